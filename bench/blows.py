@@ -1,4 +1,4 @@
-"""What chaos.py does to a cluster that trains a job: one blow at a time, each drawn from a seed."""
+"""The faults that chaos.py causes in a cluster that trains a job: one at a time, from a seed."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from cluster import children_of, fail, logs_of_node, writing_to
 
 ROLES = ("server", "coordinator", "node", "rank", "aggregator")
 KINDS = ("kill", "stop", "part", "drain", "leave")
-# Kinds that befall daemons whose work can go elsewhere, and no others.
+# Kinds that hit only daemons whose work can move elsewhere.
 MOVING = {"drain": ("server", "node"), "leave": ("server", "node")}
 LOST_S = 5  # of silence: the coordinator's default
 NOTICE_S = 30  # of daemons that leave
@@ -18,12 +18,12 @@ END_S = 15  # after its notice a daemon has ended
 
 
 def roles_of(kind, roles):
-    """Those of `roles` that a kind of blow may befall."""
+    """Returns those of `roles` that a kind of blow may hit."""
     return [role for role in roles if role in MOVING.get(kind, ROLES)]
 
 
 class Blow:
-    """What is drawn for one, whatever the cluster then does."""
+    """A blow as drawn, whatever the cluster then does."""
 
     def __init__(self, draw, options):
         self.pause_s = draw.uniform(0.5, 1.5) * options.every
@@ -36,7 +36,7 @@ class Blow:
 
     @property
     def title(self):
-        """What such blows are counted under."""
+        """The name under which such blows are counted."""
         return self.kind if self.kind == "part" else f"{self.kind} {self.role}"
 
 
@@ -153,7 +153,7 @@ class Striker:
 
 
 def moved(daemon, before, after):
-    """What has become of what a daemon had of a job, by the job's status before and after."""
+    """Returns what became of a daemon's part of a job, from the job's status before and after."""
     nodes = {node["node"]: node["daemon"] for node in after["nodes"]}
     parts = []
     for node in before["nodes"]:

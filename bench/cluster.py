@@ -103,7 +103,7 @@ class Cluster:
         return coordinator, worker
 
     def call(self, *arguments):
-        """What a command on the cluster prints."""
+        """Returns the output of a command on the cluster."""
         return self.call_alone(*arguments, "--coordinator", self.address, *self.keys)
 
     def call_alone(self, *arguments):

@@ -1,4 +1,4 @@
-"""Who can do a step of an exchange: each function runs one contender once, on this host or on hosts
+"""Contenders for an exchange: each function runs one contender once, on this host or on hosts
 of bench/netlab.sh, and returns a Run. All of them do the same work: every node brings the same
 values, and afterwards holds their sum or the weights made of it; every value of every step is
 verified.
@@ -30,7 +30,7 @@ class Skipped(Exception):
 
 @dataclass
 class Work:
-    """What is to be done in every step."""
+    """The work of every step."""
     nodes: int
     servers: int
     size: int  # bytes that every node brings
@@ -150,7 +150,7 @@ def peer(work, who, commands, participants=None):
 
 
 def bench(work, folder, what, more):
-    """What `strata bench WHAT` finds out, as a Run."""
+    """Returns the result of `strata bench WHAT` as a Run."""
     command = [binary(folder, "cli/strata"), "bench", what, "--json", "--bytes", str(work.size),
                "--steps", str(work.steps), "--warmup", str(work.warmup), *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S,

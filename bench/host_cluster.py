@@ -31,7 +31,7 @@ def in_lab(hosts, rate, arguments):
 
 
 class Daemon:
-    """What it takes to start it again."""
+    """A daemon, with the arguments to restart it."""
 
     def __init__(self, name, role, host, arguments):
         self.name, self.role, self.host, self.arguments = name, role, host, arguments

@@ -1,4 +1,4 @@
-"""What a job says of its weights while it trains, where `debug.hash_weights` is set."""
+"""A job's reports of its weights while it trains with `debug.hash_weights`."""
 
 import os
 import threading
@@ -84,7 +84,7 @@ class Course:
 
 
 def differences(hashes, expected, final):
-    """What is wrong with the weights; empty: nothing."""
+    """Returns what is wrong with the weights; empty: nothing."""
     for step in sorted(hashes, key=lambda step: int(step) if step != "final" else 1 << 60):
         if hashes[step] != expected.get(step):
             return [f"the weights of step {step} are others than undisturbed: "

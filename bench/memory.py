@@ -1,4 +1,4 @@
-"""What jobs take of memory, beside what their formula says that they may.
+"""The memory that jobs use, compared with the bound of their formula.
 
 usage: memory.py STRATA MEMORY_RANK [--elements 268435456] [--steps 4] [--modes sync,lazy]
 

@@ -13,7 +13,7 @@ expect() { # NAME CONDITION...
 }
 status_of() { local status=0; "$@" >"$scratch/out" 2>&1 || status=$?; echo "$status"; }
 leftovers() { find "$scratch" -name 'strata-netlab-*' | wc -l; }
-# Processes that carry a word of their own in their command line.
+# Processes with a unique word in their command line.
 running() { grep -lz "[${1:0:1}]${1:1}" /proc/[0-9]*/cmdline 2>/dev/null | wc -l; }
 
 expect "bad usage is one line and status 2" test "$(status_of $lab --rate fast -- true)" -eq 2

@@ -207,7 +207,7 @@ def speed_of_link(facts):
 
 
 def libraries():
-    """What third_party/optional_libraries.bzl looks for: name -> a file of the library."""
+    """Returns the libraries of third_party/optional_libraries.bzl: name -> one of its files."""
     path = os.path.join(HERE, "..", "third_party", "optional_libraries.bzl")
     with open(path, encoding="utf-8") as file:
         return dict(re.findall(r'^    "(\w+)": "(/[^"]+)",$', file.read(), re.MULTILINE))
@@ -316,7 +316,7 @@ def machine():
 
 
 def bound_text(scenario, work, result):
-    """What the bounds of a table are."""
+    """Returns the bounds of a table."""
     facts = result["facts"]
     if scenario.is_node:
         moved = (work.nodes + 1) * work.size

@@ -77,7 +77,7 @@ servers {{
 
 
 def gbit_of(rate):
-    """Of what netlab.sh takes."""
+    """Returns a rate in netlab.sh's notation in Gbit/s."""
     return float(rate[:-4]) * (1 if rate.endswith("gbit") else 1e-3)
 
 
@@ -151,7 +151,7 @@ def step_ms(record):
 
 
 def losses(record):
-    """Of the test data, with the weights that rank 0 had at some steps and at the end."""
+    """Returns (step, loss, accuracy) on the test data of rank 0's weights at some steps."""
     return [(one["step"], one["loss"], one.get("accuracy", 0)) for one in record["measurements"]]
 
 
@@ -198,7 +198,7 @@ while s.recv(1):
 
 
 def latency_us(lab):
-    """Of a host's link: a quarter of a byte's way to another host and back, over TCP."""
+    """Returns a host's link latency: a quarter of a byte's round trip to another host, over TCP."""
     python = [sys.executable, "-c"]
     with subprocess.Popen([*lab.hosts[0], *python, PONG], stdout=subprocess.PIPE,
                           text=True) as pong:
@@ -209,7 +209,7 @@ def latency_us(lab):
 
 
 def measure_costs(lab):
-    """What the description of a cluster needs and the shaping does not say."""
+    """Measures what a cluster's description needs besides the shaping."""
     compute_ms, _ = alone(lab, "alone", "NONE")
     server_ms, pushes = alone(lab, "server", "PARAMETER_SERVER")
     return {"compute_ms": max(0.1, compute_ms - lab.options.delay), "latency_us": latency_us(lab),

@@ -153,7 +153,7 @@ class Measured:
 
     @staticmethod
     def lookers_s(web):
-        """Of `strata web`, and of this program with its streams."""
+        """Returns the CPU seconds of `strata web` and of this program with its streams."""
         return time.process_time() + (cpu_s(web.pid) if web else 0)
 
     @staticmethod

@@ -368,7 +368,7 @@ std::string LooksSooner(const Analysis& analysis, const Candidate& best) {
                       AddText(add), ".");
 }
 
-// The caveat for a mode that is sooner.
+// Returns the caveat for a faster mode.
 std::string MayBeWorse(const Analysis& analysis, const Candidate& best) {
   const Comparison& comparison = *best.mode->comparison;
   return absl::StrCat(

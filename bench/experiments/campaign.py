@@ -40,7 +40,7 @@ class Campaign:
     reduced_epochs: int = 1
 
     def arguments(self, reduced=False):
-        """Of `strata compare`, without --out."""
+        """The arguments of `strata compare`, without --out."""
         settings = (f"ranks={self.ranks}", f"data.batch_per_rank={self.batch}", *self.settings)
         seeds, tune = self.seeds, self.tune
         if reduced:

@@ -32,7 +32,7 @@ RESNET = {"model": "resnet8", "seeds": 3, "reduced_train": 1024}
 
 
 def _tries(mode, **fields):
-    """Of a mode: all choices of some fields' values, given as `lr=("0.1", "0.2")`."""
+    """Returns a mode with all choices of some fields' values, given as `lr=("0.1", "0.2")`."""
     names = {"lr": LR, "momentum": MOMENTUM, "outer": "consistency.lazy.outer.momentum"}
     found = [mode]
     for field, values in fields.items():

@@ -1,4 +1,4 @@
-"""What a report says of a claim: pure functions from report.json to a verdict and its figures.
+"""A report's verdicts on claims: pure functions from report.json to a verdict and its figures.
 
 A claim *holds* where the 95 % interval lies on its side of the bound, *fails* where it lies on the
 other, and is *open* where it contains the bound: the seeds were too few to say. Runs that failed
@@ -45,8 +45,8 @@ def short(report, mode):
 
 
 def best_of(report, tries):
-    """Of those modes: of which the fewest runs failed, and then whose mean final accuracy is
-    greatest; the first of equals."""
+    """Returns the mode with the fewest failed runs; among equals the greatest mean final accuracy
+    decides, then the order."""
     def rank(mode):
         accuracy = mode["final_accuracy"]
         return -mode["failed"], accuracy["mean"] if accuracy else 0
@@ -188,7 +188,7 @@ def step_time(case, step_ms, compute_ms, exchange_ms, within):
 
 
 def overall(findings):
-    """Of a claim with several parts: all must hold."""
+    """Returns the verdict on a claim with several parts: all must hold."""
     verdicts = [finding.verdict for finding in findings]
     if FAILS in verdicts:
         return FAILS

@@ -1,4 +1,4 @@
-"""What figures make a claim hold, fail or stay open."""
+"""The figures that make a claim hold, fail or stay open."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ def report(*modes):
 
 class ClaimsTest(unittest.TestCase):
     def verdicts(self, judge, bound, *differences):
-        """Of a mode with each (mean, low, high) in points."""
+        """Returns the verdict on a mode for each (mean, low, high) in points."""
         found = []
         for mean, low, high in differences:
             one = mode("async", estimate(mean / 100, low / 100, high / 100))

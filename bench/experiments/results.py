@@ -87,7 +87,7 @@ def summary(rows):
 
 
 def copy_pictures(experiment, folder, docs):
-    """Of its campaigns in FOLDER, to DOCS/results."""
+    """Writes the results of its campaigns in FOLDER to DOCS/results."""
     os.makedirs(os.path.join(docs, PICTURES), exist_ok=True)
     for campaign in experiment.campaigns:
         for picture, path in zip(campaign.pictures, pictures_of(experiment, campaign), strict=True):

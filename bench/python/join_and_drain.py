@@ -48,7 +48,7 @@ def start_job(cluster, options, address, output):
 
 
 def durations(steps):
-    """What each step took: (step, seconds), of (when, process, step)."""
+    """Returns the duration of each step: (step, seconds), from (when, process, step)."""
     return [(b[2], b[0] - a[0]) for a, b in zip(steps, steps[1:])]
 
 

@@ -48,11 +48,11 @@ FIELDS = ("next_step_s", "longest_s", "thrown_away", "back_s")
 
 
 class Stuck(Exception):
-    """What is wrong with a job."""
+    """A fault of a job."""
 
 
 class Notes:
-    """What the ranks have told of their steps: (when, process, step) by rank."""
+    """The ranks' reports of their steps: (when, process, step) by rank."""
 
     def __init__(self):
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -75,7 +75,7 @@ class Notes:
                 self.end(f"weights of rank {rank} after step {step} are wrong")
 
     def end(self, why):
-        """Who waits, waits no more."""
+        """Ends all waits."""
         with self._changed:
             self._wrong = self._wrong or why
             self._changed.notify()
@@ -134,7 +134,7 @@ def stop(process):
 
 
 def strata(options, mode):
-    """What a step takes that nobody disturbs, and the rounds."""
+    """Returns the duration of an undisturbed step, and the rounds."""
     draw = random.Random(options.seed)
     if mode != "ring":
         replace = [f"replace={{per_hour: {100 * options.rounds}}}"]

@@ -192,7 +192,7 @@ class Lab(Here):
             for number in range(case.ranks):
                 name = ["--name", f"n{number}", "--slots", "1", "--runs", cluster.runs]
                 cluster.start("worker", *where, *QUIET, *name, host=self._hosts[number])
-            # On a cluster that is there, what ranks print is in the job's folder alone.
+            # On a running cluster the ranks' output is only in the job's folder.
             log = os.path.join(cluster.runs, "*", "logs", "rank0.log")
             where += ["--nodes", str(case.ranks)]
             return self._strata(case, words, where, log)

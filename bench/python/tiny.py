@@ -9,7 +9,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def run(program, words):
-    """What `program STRATA PYTHON words --json` reports; it must end well."""
+    """Returns the report of `program STRATA PYTHON words --json`; it must end well."""
     command = [sys.executable, os.path.join(HERE, program), os.environ["STRATA_COMMAND"]]
     command += [sys.executable, *words.split(), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

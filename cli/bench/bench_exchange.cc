@@ -186,7 +186,7 @@ absl::StatusOr<proto::JobStatus> RunJob(const Setting& setting, const proto::Job
     run.keys = *std::move(keys);
   }
   run.job = job;
-  // A daemon that is begun again would be part of what is measured.
+  // A restarted daemon would affect the measurement.
   std::string lost;
   run.on_error = [&lost](const std::string& error) { lost = error; };
   proto::JobStatus end;

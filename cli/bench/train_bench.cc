@@ -72,7 +72,7 @@ class TrainBench {
   // Returns steps for the base so that it takes as long as wanted.
   absl::StatusOr<uint64_t> BaseSteps();
   uint64_t StepsOf(const TrainCase& what, uint64_t base_steps) const;
-  // Empty: as far as is known, all is as it must be.
+  // Empty: no problem is known.
   std::string WrongIn(const TrainFigures& figures, const Trained& trained);
   // The case has no figures; `result` says so if that is an error.
   void GiveUp(const absl::Status& why, TrainFigures* figures, TrainBenchResult* result) const;

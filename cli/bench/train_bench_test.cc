@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-// The program that is measured is a script that says it trained.
+// The measured program is a script that reports its training.
 
 namespace strata::cli {
 

@@ -34,7 +34,7 @@ absl::StatusOr<Windows> ParseWindows(const std::string& metrics) {
       return absl::InvalidArgumentError(absl::StrCat("not a record of metrics: ", line));
     }
     windows.samples = std::max(windows.samples, record["samples"].get<uint64_t>());
-    // A number that is not finite is written as null.
+    // Infinite values and NaN are written as null.
     if (!has_number("loss")) windows.has_finite_losses = false;
     if (!record.value("final", false)) windows.rates.push_back(record["samples_per_s"]);
   }

@@ -34,7 +34,7 @@ std::string LastError(const std::string& log_path) {
 
 constexpr int kKeysFd = 3;
 
-// A file that is in memory alone, to be read from its beginning.
+// Creates a file in memory, to be read from its beginning.
 absl::StatusOr<UniqueFd> InMemory(const std::string& content) {
   UniqueFd file(memfd_create("strata-keys", MFD_CLOEXEC));
   size_t written = 0;

@@ -33,7 +33,7 @@ std::string WhatIsWritten(uint64_t objects, uint64_t usual) {
   return absl::StrCat(Counted(objects, "object"), of, ", no manifest");
 }
 
-// Returns the first object that is missing; empty: none is.
+// Returns the first missing object; empty: nothing is missing.
 std::string Missing(const Manifest& manifest, const std::set<std::string>& names) {
   for (const ObjectFacts& object : manifest.objects) {
     if (!names.contains(object.name)) return object.name;

@@ -257,7 +257,7 @@ absl::StatusOr<std::string> StepsText(const proto::Job& job) {
   return absl::StrCat(" of ", Counted(*steps, "step"));
 }
 
-// Makes runs and report of what has been checked. `interrupt`: null for a cluster of its own.
+// Makes runs and report of the checked options. `interrupt`: null for a cluster of its own.
 int RunCampaign(const CompareOptions& options, const RunSite& site, const proto::Campaign& asked,
                 const std::string& log_level, Interrupt* interrupt) {
   const std::string out = std::filesystem::absolute(options.out).lexically_normal();

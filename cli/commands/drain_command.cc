@@ -27,7 +27,7 @@ struct DrainOptions {
   std::string deadline;  // "10m"; empty: none
 };
 
-// Says each change in a line of its own, until nothing is left there.
+// Prints each change on its own line, until nothing is left on the daemon.
 int Wait(control::CoordinatorClient* client, const DrainOptions& options, absl::Time end,
          proto::DrainReply told) {
   const uint32_t all = DrainLeft(told);

@@ -33,7 +33,7 @@ namespace {
 constexpr char kSsh[] =
     "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3";
 constexpr int kCoordinatorPort = 7070;
-// In the ready line of a worker whose slots are none of the cluster's.
+// In the ready line of a worker whose slots do not count for the cluster.
 constexpr char kStandsIn[] = " stands-in=yes";
 
 struct LaunchCommandOptions {

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Reads the fields of one line, and keeps the first thing that is wrong with any.
+// Reads the fields of one line, and keeps the first error.
 class Line {
  public:
   explicit Line(Json json) : json_(std::move(json)) {}

@@ -313,7 +313,7 @@ std::vector<compare::RunPlan> FirstRuns(const compare::SweepPlan& plan) {
   return compare::RunsOfRung(plan, plan.rungs.front(), points);
 }
 
-// Makes runs and report of what has been checked. `interrupt`: null for a cluster of its own.
+// Makes runs and report of the checked options. `interrupt`: null for a cluster of its own.
 int RunSweep(const SweepOptions& options, const RunSite& site, const proto::Campaign& asked,
              compare::SweepPlan plan, const std::string& log_level, Interrupt* interrupt) {
   const std::string out = std::filesystem::absolute(options.out).lexically_normal();

@@ -20,7 +20,7 @@
 namespace strata::cli {
 namespace {
 
-// The longest wait for an answer of a screen that is redrawn.
+// The longest wait for an answer for a redrawn screen.
 constexpr double kAnswerSeconds = 2;
 
 struct TopOptions {

@@ -35,7 +35,7 @@ absl::StatusOr<Verdict> VerifyCheckpoint(
                                    FormatBytes(static_cast<double>(BytesOf(*entry.manifest))))};
   }
   if (absl::IsUnavailable(status)) return status;
-  // The manifest is the first that is removed of a checkpoint.
+  // The manifest is removed first when a checkpoint is deleted.
   const std::string manifest = Checkpoints::ObjectName(entry.clock, "manifest.json");
   if (absl::IsNotFound(store.GetAtMost(manifest, kManifestBytesMax).status())) {
     return Verdict{VerdictKind::kRemoved,

@@ -57,7 +57,7 @@ bool IsOwnName(const std::string& name, int* pid) {
          absl::SimpleAtoi(name.substr(0, dash), pid) && *pid > 0;
 }
 
-// The command of a process, if it is one of this program; its end is left out where it is long.
+// Returns the command of a process, if it is one of this program; a long one is truncated.
 std::string CommandOf(int pid) {
   constexpr size_t kReadMax = 4096, kShownMax = 60;
   std::ifstream in(absl::StrCat("/proc/", pid, "/cmdline"), std::ios::binary);

@@ -155,7 +155,7 @@ absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& op
 absl::StatusOr<proto::Job> JobAsWrittenFrom(const std::string& text, const JobOptions& options) {
   auto job = ParseJob(text, options.path);
   if (!job.ok()) return job.status();
-  // If the whole job is refused, the option that was first refused for this reason is to blame.
+  // If the whole job is refused, blames the option that was first refused for this reason.
   const bool is_of_program = job->has_program();
   std::vector<std::string> settings;
   const auto check = [&] { return Check(is_of_program, settings, *job); };

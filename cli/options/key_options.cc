@@ -93,7 +93,7 @@ absl::Status CheckOwner(const keys::KeyFile& keys, keys::Role role, const std::s
       name->empty() ? "" : " ", *name, ": ", by_name, "name another file with --keys"));
 }
 
-// Keys from a file; the daemon joins where there are none that count.
+// Keys from a file; the daemon joins if there are no valid ones.
 absl::StatusOr<keys::KeyFile> HaveKeys(const KeyOptions& options, const std::string& path,
                                        keys::Role role, const std::string& coordinator,
                                        absl::Duration deadline, const std::string& name) {

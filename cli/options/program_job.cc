@@ -102,7 +102,7 @@ absl::StatusOr<proto::Job> MakeProgramJob(const ProgramOptions& options) {
         "LOCAL_WORLD_SIZE={local_ranks}", "STRATA_SEED={seed}"}) {
     made->add_env(variable);
   }
-  // A script's output shows as soon as it is printed.
+  // A script's output appears as soon as it is printed.
   if (is_python || is_interpreter) made->add_env("PYTHONUNBUFFERED=1");
   // A script says its optimizer when it runs; a setting may still say another.
   if (is_python || is_interpreter) job.mutable_optimizer()->mutable_from_program();

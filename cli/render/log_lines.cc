@@ -80,7 +80,7 @@ std::string Shown(absl::string_view line, bool* coloured) {
 std::string TerminalLine(absl::string_view line) {
   bool coloured = false;
   std::string shown = Shown(line, &coloured);
-  // Text after the line has colours of its own.
+  // Text after the line has its own colours.
   if (coloured) absl::StrAppend(&shown, "\x1b[0m");
   return shown;
 }

@@ -31,13 +31,13 @@ constexpr char kBold[] = "1", kRed[] = "1;31", kYellow[] = "33", kGreen[] = "32"
 
 struct Line {
   std::string text;
-  const char* colour = nullptr;  // null: as it comes
+  const char* colour = nullptr;  // null: the default
 };
 using Lines = std::vector<Line>;
 
 bool Continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// At most so many characters, none of which controls the terminal.
+// Returns at most this many characters, without terminal control characters.
 std::string Cut(absl::string_view text, int columns) {
   std::string cut;
   int width = 0;
@@ -223,7 +223,7 @@ void AddJobs(const TopScene& scene, size_t rows_max, Lines* lines) {
   AddTable(std::move(rows), colours, rows_max, "job", lines);
 }
 
-// The resource that is nearest to its limit: "memory 93 %"; and how near.
+// Returns the resource nearest to its limit ("memory 93 %"), and how near it is.
 std::pair<std::string, double> Nearest(const proto::DaemonStatus& daemon) {
   std::pair<std::string, double> nearest{"-", 0};
   for (const auto& resource : daemon.resources()) {

@@ -120,7 +120,7 @@ void AddNewestWindow(const JobScene& scene, const std::string& labels, MetricTex
   }
 }
 
-// Until it ended: the last checkpoint of a job that is over does not grow old.
+// Until the job's end: its last checkpoint does not age afterwards.
 void AddFaults(const proto::JobStatus& job, const std::string& labels, absl::Time now,
                MetricText* text) {
   if (job.has_checkpoints()) {

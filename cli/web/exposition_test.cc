@@ -204,8 +204,8 @@ TEST(ExpositionTest, ADaemonThatReportsAThousandResourcesShowsTheFirst64) {
 
 TEST(ExpositionTest, AThousandDaemonsAndAHundredJobsAreToldWhole) {
   const std::string text = Exposition(testing::LargeScene(kNow, 1000, 100), kNow);
-  // A daemon has 16 series, a worker 4 more. A job has 27 of its own, 4 for each of its nodes, 8
-  // for each of its shards, 2 for each of its ranks. The cluster has 3.
+  // A daemon has 16 series, a worker 4 more. A job has 27, plus 4 for each of its nodes, 8 for each
+  // of its shards and 2 for each of its ranks. The cluster has 3.
   EXPECT_EQ(Series(text), 500u * 16 + 500u * 20 + 100u * (27 + 8 * 4 + 8 * 8 + 16 * 2) + 3u);
   EXPECT_THAT(text, HasSubstr("\nstrata_series_left_out 0\n"));
 }

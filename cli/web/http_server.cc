@@ -278,7 +278,7 @@ class BeastServer final : public HttpServer {
       http::request_parser<http::string_body> parser;
       parser.header_limit(static_cast<std::uint32_t>(options_.header_bytes_max));
       parser.body_limit(options_.body_bytes_max);
-      // The first byte may take its time on a line that is kept; the rest may not.
+      // The first byte may be late on a kept connection; the rest may not.
       if (buffer.size() == 0 && !is_first) {
         line.expires_after(ToChrono(options_.idle_timeout));
         const size_t read = co_await stream->async_read_some(

@@ -29,7 +29,7 @@ namespace strata::cli {
 // A connection to 127.0.0.1:PORT that says whatever a test wants and hears what comes back.
 class RawClient {
  public:
-  // `receive_buffer`: of the socket, in bytes; 0: as it is.
+  // `receive_buffer`: of the socket, in bytes; 0: the default.
   explicit RawClient(int port, int receive_buffer = 0)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     if (receive_buffer > 0) {
@@ -64,7 +64,7 @@ class RawClient {
     }
     return is_closed_;
   }
-  // Hears so many bytes at most and forgets them; returns how many it were. 0: the other side has
+  // Reads at most this many bytes and drops them; returns their number. 0: the other side has
   // closed.
   size_t Drop(size_t bytes) {
     std::string dropped(bytes, '\0');

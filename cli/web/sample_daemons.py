@@ -4,7 +4,7 @@ GIB = 1 << 30
 
 
 def resources(seed, memory_share=0.05):
-    """Of a daemon: some full, some nearly empty."""
+    """Returns a daemon's resources: some full, some nearly empty."""
     return [
         {"name": "file descriptors", "used": 20 + seed % 17, "limit": 20000},
         {"name": "connections", "used": 2 + seed % 40, "limit": 1024},

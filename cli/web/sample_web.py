@@ -51,7 +51,7 @@ def course(points, staleness_bins=3, pace=1.0):
 
 
 def rank_windows(ranks, windows, slow=None, last_step=720):
-    """Of `slow` the others wait, from the middle on."""
+    """Returns the ranks' windows. From the middle on, the others wait for `slow`."""
     draw = random.Random(11)
     made = []
     first = last_step - 10 * (windows - 1)
@@ -193,7 +193,7 @@ def _checkpoints():
 
 
 def busy_jobs(waits):
-    """What a cluster has on a day: jobs in each state, one of them held up."""
+    """A typical cluster: jobs in each state, one of them blocked."""
     curve, quick = course(72), course(50, staleness_bins=1, pace=0.7)
     lenet = status(3, "lenet", step=722, curve=curve, waits=waits, checkpoints=_checkpoints())
     cnn = status(5, "cnn-sync", step=500, curve=quick, mode="sync", model="cnn", ranks=4)
@@ -277,7 +277,7 @@ def never():
 
 
 def not_finite():
-    """What JSON has as null."""
+    """A busy cluster with values that JSON writes as null."""
     made = busy()
     diverged = made["jobs"][4]
     diverged["status"]["progress"].update(

@@ -48,7 +48,7 @@ bool IsAddress(const std::string& host) {
          (in_brackets && inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &six) == 1);
 }
 
-// "%20" and the like of a path; as it is where that is broken.
+// Decodes "%20" and the like in a path; returns it unchanged if an escape is malformed.
 std::string Unescape(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -1,4 +1,4 @@
-"""What tests of the dashboard have in common: its places, and a browser that goes there."""
+"""Shared by tests of the dashboard: its places, and a browser that opens them."""
 
 import json
 import os
@@ -48,7 +48,7 @@ OPEN_DETAILS = "document.querySelectorAll('details').forEach(d => { d.open = tru
 
 
 def shown(place):
-    """What is true in the page once all of a place is there."""
+    """A condition that is true in the page once a place is complete."""
     return f"document.body.dataset.shown === {json.dumps(place)}"
 
 

@@ -52,7 +52,7 @@ def _palette():
 
 
 class Page:
-    """What is served at / and /chart.js."""
+    """Returns the content of / and /chart.js."""
 
     def __init__(self):
         parts = _parts()

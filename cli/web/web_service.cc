@@ -122,7 +122,7 @@ WebService::WebService(Options options, const ListenAddress& address,
   site.hosts = options_.hosts;
   site.hosts.push_back(link_host_);
   site.metrics_token = metrics_token;
-  // Cookies of one host know no ports: each page has one of its own.
+  // Cookies of a host do not depend on the port, so each page has its own.
   site.cookie = absl::StrCat("strata_web_", getpid());
   site.scene = [this] { return watch_->Look(); };
   site.metrics = Exposition;

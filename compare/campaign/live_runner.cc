@@ -116,7 +116,7 @@ proto::Job LiveRunner::JobOf(const RunPlan& plan) const {
     *job.mutable_checkpoint() = plan.chain.checkpoint;
   }
   if (job.has_checkpoint()) {
-    // A run that is made again has a folder of its own, too.
+    // A repeated run also has its own folder.
     job.mutable_checkpoint()->set_dir(
         absl::StrCat(job.checkpoint().dir(), "/", name, "-", absl::ToUnixNanos(absl::Now())));
   }

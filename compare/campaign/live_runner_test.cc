@@ -25,7 +25,7 @@ class FakeCoordinator : public control::CoordinatorClient {
     proto::CheckpointStatus checkpoints;    // of a job that has ended
     int looks = 0;                          // at one
     std::vector<uint32_t> cancelled;
-    int missed_runs = 0;  // so many jobs of which the first report is not heard
+    int missed_runs = 0;  // number of jobs whose first report is missed
     proto::JobState end = proto::FINISHED;
     std::string reason;
     bool server_alive = true;
@@ -91,7 +91,7 @@ class FakeCoordinator : public control::CoordinatorClient {
       measured.mutable_report()->set_end_step(10);
       measured.mutable_report()->set_test_accuracy(0.5);
       on_event(measured);
-      on_event(event);  // a status that says no more
+      on_event(event);  // a status without changes
     }
     status.set_state(state_.end);
     status.set_reason(state_.reason);

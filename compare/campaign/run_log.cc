@@ -46,7 +46,7 @@ bool IsAlwaysInStep(const proto::Consistency& consistency) {
   return IsInStep(consistency) && !consistency.lazy().has_quorum();
 }
 
-// True if each node's push is an update of its own.
+// Returns true if each node's push is a separate update.
 bool IsAppliedOnArrival(const proto::Consistency& consistency) {
   return consistency.has_async() || consistency.lazy().apply() == proto::Lazy::ON_ARRIVAL;
 }
@@ -205,8 +205,9 @@ void ReportLog::AddTotals(const proto::JobStatus& end, proto::RunRecord* record)
   record->set_waiting_share(wall_s > 0 ? wait_s / wall_s : 0);
 }
 
-// In step, all ranks' reports of the same steps are a window. Else ranks are at different steps at
-// one time: as many reports as there are ranks, in the order of their ends, are one.
+// In step, all ranks' reports of the same steps are one window. Otherwise ranks are at different
+// steps at the same time: a window is as many reports as there are ranks, in the order of their
+// ends.
 void ReportLog::AddWindows(proto::RunRecord* record) const {
   struct Part {
     const proto::RankReport* report;

@@ -97,7 +97,7 @@ class Browser:
         self._dir.cleanup()
 
     def call(self, method, **params):
-        """What the browser answers to one command."""
+        """Returns the browser's answer to one command."""
         message = {"id": self._next_id, "method": method, "params": params}
         if self._session:
             message["sessionId"] = self._session
@@ -178,7 +178,7 @@ class Browser:
         return found
 
     def unreadable(self):
-        """What of the inspected page cannot be read, or is not where it should be."""
+        """Returns the parts of the inspected page that cannot be read or are misplaced."""
         found = []
         if self.run("checks.overflow()") > 0:
             found.append(f"page is {self.run('checks.overflow()')} px wider than the window")
@@ -200,7 +200,7 @@ class Browser:
         return result["result"].get("value")
 
     def screenshot(self, path):
-        """Of the whole page."""
+        """Takes a screenshot of the whole page."""
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
         with open(path, "wb") as file:
             file.write(base64.b64decode(shot["data"]))

@@ -15,7 +15,7 @@ namespace {
 constexpr int kCurvePointsMax = 200;
 constexpr char kNone[] = "-";
 
-// `interval` in brackets, where it is shown.
+// Returns `interval` in brackets, if it is shown.
 std::string WithInterval(const std::string& mean, const Estimate& estimate,
                          const std::string& interval) {
   return absl::StrCat(mean, " (", estimate.shows_interval() ? interval : SeedsText(estimate.count),

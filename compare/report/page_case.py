@@ -1,4 +1,4 @@
-"""What tests of pages have in common: a made-up page in a browser, and what breaks it."""
+"""Shared by tests of pages: a sample page in a browser, and the faults that break it."""
 
 import os
 import subprocess

@@ -179,7 +179,7 @@ constexpr int kSocketInTask = 3, kMemoryInTask = 4;       // as of python/strata
 constexpr absl::Duration kLook = absl::Milliseconds(50);  // for `stop`
 constexpr absl::Duration kToDie = absl::Seconds(5);
 
-// True if the text needs a rank that has a process of its own.
+// Returns true if the text needs a rank with its own process.
 bool IsOfOneRank(const std::string& text) {
   for (const char* name : {"{launch}", "{rank}", "{local_rank}", "{local_ranks}", "{node}"}) {
     if (absl::StrContains(text, name)) return true;

@@ -192,7 +192,7 @@ void VirtualNode::Forward(uint32_t r) {
   });
 }
 
-// A rank that is slow on purpose stands still here, as in a trainer.
+// A deliberately slow rank pauses here, as in a trainer.
 void VirtualNode::EndForward(uint32_t r) {
   Rank& rank = ranks_[r];
   rank.computed += rank.forward;

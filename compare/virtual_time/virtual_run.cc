@@ -194,7 +194,7 @@ void VirtualShard::Execute() {
     if (action.kind == server::ShardAction::Kind::kClose) {
       endpoint_.Close(action.connection);
     } else {
-      // A connection that is gone is seen as such, too.
+      // A closed connection is recognized as such, too.
       endpoint_.Send(action.connection, action.frame).IgnoreError();
     }
   }
@@ -207,7 +207,7 @@ VirtualLink LinkOf(const proto::Link& link) {
           .jitter = absl::Microseconds(link.jitter_us())};
 }
 
-// True if each push of a node is an update of its own.
+// Returns true if each push of a node is a separate update.
 bool AppliesEachPush(const proto::Job& job) {
   return job.consistency().has_async() ||
          (job.consistency().has_lazy() &&
@@ -426,7 +426,7 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
   proto::RunRecord& record = outcome.record;
   record.set_mode(plan_.mode);
   record.set_seed(plan_.job.seed());
-  *record.mutable_job() = plan_.job;  // as it was asked for: the chunk size is ours
+  *record.mutable_job() = plan_.job;  // as requested: the chunk size is chosen here
   record.set_cluster(DescribeCluster(cluster_));
   if (failure_) record.set_failure(*failure_);
   book_.Write(began_s_.value_or(0), &record);
@@ -542,7 +542,7 @@ absl::Status VirtualRunner::Load(const proto::Job& job) {
 }
 
 absl::StatusOr<std::unique_ptr<Problem>> VirtualRunner::MakeProblem(const proto::Job& job) {
-  // Each run has a process of its own: what a script remembers of one is no part of the next.
+  // Each run has its own process, so a script's state does not carry over to the next run.
   if (job.has_program()) return TaskProblem::Create(TaskOptions(job));
   if (absl::Status status = Load(job); !status.ok()) return status;
   return ZooProblem::Create(job, data_);

@@ -1,4 +1,4 @@
-"""What the generators share."""
+"""Shared by the generators."""
 
 import sys
 

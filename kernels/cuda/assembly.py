@@ -67,7 +67,7 @@ Kernel = collections.namedtuple("Kernel", "threads loads stores in_a_row local")
 
 
 def bits_of(instruction):
-    """Of `ld.global.v4.f32` 128."""
+    """Returns the width in bits: 128 for `ld.global.v4.f32`."""
     vector = re.search(r"\.v(\d)", instruction)
     return (int(vector[1]) if vector else 1) * int(re.search(r"(\d+)$", instruction)[1])
 

@@ -28,7 +28,7 @@ _CUDA_IN_DLPACK = (2, 13)  # DLDeviceType: kDLCUDA, kDLCUDAManaged
 
 @dataclass
 class Memory:
-    """The elements of an array, one after the other."""
+    """The elements of an array in consecutive memory."""
 
     address: int
     dtype: int
@@ -38,13 +38,13 @@ class Memory:
 
 
 def is_torch(array: object) -> bool:
-    """Whether it is a tensor of PyTorch, which is not imported for this."""
+    """Returns whether it is a PyTorch tensor, without importing PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
 def is_on_device(array: Any) -> bool:
-    """Whether an array lies on a CUDA device."""
+    """Returns whether an array is on a CUDA device."""
     if is_torch(array):
         return _torch_cuda.cuda.holds(array)
     if hasattr(array, "__cuda_array_interface__"):
@@ -143,7 +143,7 @@ def write_floats(address: int, memory: Memory) -> None:
 
 
 def is_writable(array: object) -> bool:
-    """Whether `copy_into` can write to it."""
+    """Returns whether `copy_into` can write to it."""
     return is_torch(array) or (isinstance(array, np.ndarray) and array.flags.writeable)
 
 
@@ -159,5 +159,5 @@ def copy_into(array: Any, values: Any) -> None:
 
 
 def copy_of(array: Any) -> Any:
-    """Returns a copy in memory of its own."""
+    """Returns a copy in its own memory."""
     return array.clone() if is_torch(array) else np.array(array)

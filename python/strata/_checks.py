@@ -1,4 +1,4 @@
-"""Numbers that scripts give, as what they are taken for."""
+"""Checks and converts numbers that scripts pass."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _SAMPLES_MAX = 2**32 - 1
 
 
 def whole(name: str, value: object, least: int) -> int:
-    """Returns a number as int. Raises `errors.InvalidArgument` naming it where it is none, or too
-    small."""
+    """Returns a number as int. Raises `errors.InvalidArgument` naming it if it is not an integer,
+    or too small."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
         return int(value)
     raise errors.InvalidArgument(f"{name}: {value!r}, must be a whole number of at least {least}")
 
 
 def samples(name: str, value: object) -> int:
-    """Returns how many samples a gradient is the mean of, as int: 0 where a rank has none."""
+    """Returns the number of samples of a gradient's mean as int: 0 if a rank has none."""
     with contextlib.suppress(AttributeError, TypeError):
         value = operator.index(value)  # type: ignore[arg-type]  # as PyTorch's sums of masks are
     number = whole(name, value, 0)
@@ -32,7 +32,8 @@ def samples(name: str, value: object) -> int:
 
 
 def real(name: str, value: Any) -> float:
-    """Returns a number as float. Raises `errors.InvalidArgument` naming it where it is none."""
+    """Returns a number as float. Raises `errors.InvalidArgument` naming it if it is not a
+    number."""
     try:
         return float(value)
     except (TypeError, ValueError):

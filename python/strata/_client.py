@@ -93,7 +93,7 @@ class Client:
 
     @property
     def handle(self) -> ctypes.c_void_p:
-        """The C client. Raises `errors.OutOfOrder` where it may not be used."""
+        """The C client. Raises `errors.OutOfOrder` if it may not be used."""
         if self.is_open:
             return self._handle
         # A fork closes the child's.
@@ -140,8 +140,8 @@ class Client:
         samples_per_rank: int = 0,
         marks_absent: bool = False,
     ) -> None:
-        """Offers the weights and blocks until every rank has; all begin with rank 0's, or with
-        those of the checkpoint that the job goes on from."""
+        """Offers the weights and blocks until every rank has done so. All begin with rank 0's
+        weights, or with those of the checkpoint from which the job resumes."""
         facts = _library.Facts(
             ctypes.sizeof(_library.Facts),
             samples_per_epoch,
@@ -159,14 +159,14 @@ class Client:
         self.has_started = True
 
     def step_ranks(self, step: int) -> StepRanks:
-        """Returns who makes a step, which does not change from then on. Blocks while a change of
-        the nodes is agreed upon that may come with it."""
+        """Returns the ranks of a step, which do not change from then on. Blocks while a change of
+        the nodes is being agreed on that may take effect with it."""
         found = _library.StepRanks(ctypes.sizeof(_library.StepRanks))
         self._call(lib.strata_ranks_at, step, ctypes.byref(found))
         return self._note(step, found)
 
     def step_ranks_if_known(self, step: int) -> StepRanks | None:
-        """Returns the same without blocking; None: it is not known yet."""
+        """Returns the same without blocking; None: not known yet."""
         found, known = _library.StepRanks(ctypes.sizeof(_library.StepRanks)), ctypes.c_int()
         places = ctypes.byref(known), ctypes.byref(found)
         self._call(lib.strata_ranks_at_if_known, step, *places)
@@ -186,30 +186,29 @@ class Client:
         return self._ends_at is not None and self.steps >= self._ends_at
 
     def leads(self) -> bool:
-        """Whether what this rank measures is the job's: it is the first one of `last_ranks`."""
+        """Whether this rank's measurements are the job's: it is the first one of `last_ranks`."""
         if not self.is_elastic:
             return self.rank == 0
         return not self.has_left and self.last_ranks().rank == 0
 
     def last_ranks(self) -> StepRanks:
-        """Returns who made the last step, or, before the first one, makes that. Where nodes that
-        die are dropped, who makes the next one: not those that died with the last one. Also after
-        `finish`, and then without those that died before all were done."""
+        """Returns the ranks of the last step; before the first step, of that one. If dead nodes are
+        dropped, returns the ranks of the next step, without those that died in the last one. Valid
+        also after `finish`, and then without ranks that died before all were done."""
         if self.is_open or self._last is None:
             step = self.steps if self.drops_lost else self.steps - 1
             self._last = self.step_ranks(max(self.first_step, step))
         return self._last
 
     def checkpoint_due(self) -> bool:
-        """Whether this is the moment of a checkpoint whose state has not been given."""
+        """Whether a checkpoint is due now and its state has not been given."""
         return bool(lib.strata_checkpoint_due(self.handle))
 
     def give_state(self, state: bytes) -> None:
         check(lib.strata_give_state(self.handle, state, len(state)))
 
     def read_state(self, rank: int) -> bytes | None:
-        """Returns what a rank gave for the checkpoint that the job goes on from; None: there is
-        none."""
+        """Returns what a rank gave for the checkpoint from which the job resumes; None: nothing."""
         state, size = ctypes.c_void_p(), ctypes.c_size_t()
         places = ctypes.byref(state), ctypes.byref(size)
         code = lib.strata_read_state(self.handle, rank, *places)
@@ -224,7 +223,7 @@ class Client:
         return address
 
     def guard_weights(self) -> None:
-        """Makes a write to the weights, which ends the process, say which tensor it hit."""
+        """Makes a write to the weights, which ends the process, report the tensor's name."""
         check(lib.strata_guard_weights(self.handle))
 
     def begin_step(self, samples: int, rate: float | None) -> None:
@@ -254,7 +253,7 @@ class Client:
         self.steps += 1
 
     def finish(self) -> None:
-        """Says that this rank is done, and blocks until all are."""
+        """Reports that this rank is done, and blocks until all are."""
         if self.has_started:
             self.last_ranks()
         self._call(lib.strata_finish)
@@ -262,24 +261,25 @@ class Client:
             self.last_ranks()
 
     def keep_weights(self) -> None:
-        """After `finish`, on the host: the weights become this process's own, to write to."""
+        """After `finish`, on the host: makes the weights this process's own, which it may write
+        to."""
         check(lib.strata_keep_weights(self.handle))
 
     def finish_at_exit(self) -> None:
-        """Finishes once the interpreter has ended and the process exits with status 0, which is
-        known only then."""
+        """Finishes once the interpreter has ended and the process exits with status 0, which is not
+        known earlier."""
         check(lib.strata_finish_at_exit(self.handle))
 
     def fail(self, reason: str) -> None:
-        """Says in one line why this rank fails: the job's reason."""
+        """Reports in one line why this rank fails: the job's reason."""
         lib.strata_fail(self.handle, reason.encode(errors="replace"))
 
     def send(self, report: _library.Report) -> None:
         check(lib.strata_send_report(self.handle, ctypes.byref(report)))
 
     def close(self) -> None:
-        """No more calls. The memory that tensors and arrays may be views of stays until the process
-        ends, and so does the connection, by which the job knows of that."""
+        """Ends all calls. Memory that tensors and arrays may be views of stays until the process
+        ends, and so does the connection, by which the job notices the end."""
         self.is_open = False
 
     def _call(self, function: Any, *arguments: Any) -> None:

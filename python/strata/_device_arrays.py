@@ -19,7 +19,7 @@ _FLOAT = 2  # DLDataTypeCode
 
 @dataclass
 class DeviceMemory:
-    """The elements of an array of fp32, one after the other."""
+    """The elements of an fp32 array in consecutive memory."""
 
     address: int
     shape: tuple[int, ...]
@@ -78,13 +78,13 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def is_cupy(array: object) -> bool:
-    """Whether it is an array of CuPy, which is not imported for this."""
+    """Returns whether it is a CuPy array, without importing CuPy."""
     cupy = sys.modules.get("cupy")
     return cupy is not None and isinstance(array, cupy.ndarray)
 
 
 def number_of(array: Any) -> int | None:
-    """Returns the device that an array lies on; None: it does not say."""
+    """Returns the device of an array; None: it does not say."""
     if _arrays.is_torch(array):
         return _torch_cuda.cuda.number(array)
     if is_cupy(array):
@@ -183,7 +183,7 @@ def _memory_of_dlpack(name: str, array: Any, stream: int) -> DeviceMemory:
 
 
 def is_writable(array: Any) -> bool:
-    """Whether `copy_into` can write to it."""
+    """Returns whether `copy_into` can write to it."""
     if _arrays.is_torch(array):
         return True
     interface = getattr(array, "__cuda_array_interface__", None)
@@ -191,7 +191,7 @@ def is_writable(array: Any) -> bool:
 
 
 def as_array(found: DeviceArray, like: Any, number: int) -> Any:
-    """Returns memory of the device as an array of the kind of `like`, without a copy."""
+    """Returns device memory as an array of the same library as `like`, without a copy."""
     if _arrays.is_torch(like):
         flat = _torch_cuda.cuda.tensor_at(found.address, math.prod(found.shape), number)
         return flat.view(found.shape)

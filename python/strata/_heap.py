@@ -1,4 +1,4 @@
-"""The C library's heap: what a training step frees is there for the next one."""
+"""The C library's heap: memory freed by a training step is reused by the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank of `strata.launch` does: calls the function that lies in its folder, and leaves the
+"""The program of a rank of `strata.launch`: calls the function stored in its folder, and writes the
 result there."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The client library, libstrata_client.so.1, as Python sees it: its functions with their types, and
-its error codes as exceptions."""
+"""The client library, libstrata_client.so.1, in Python: its functions with their types, and its
+error codes as exceptions."""
 
 from __future__ import annotations
 
@@ -157,8 +157,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 def _open() -> ctypes.CDLL:
-    """Opens the library: of $STRATA_CLIENT_LIBRARY, of this package, or of the system, in this
-    order."""
+    """Opens the library from $STRATA_CLIENT_LIBRARY, this package, or the system, in this order."""
     named = os.environ.get("STRATA_CLIENT_LIBRARY")
     own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", NAME)
     path = named or (own if os.path.exists(own) else NAME)
@@ -194,8 +193,7 @@ def version() -> str:
 
 
 def fail(code: int) -> NoReturn:
-    """Raises the exception that stands for an error code of the library's last call in this
-    thread."""
+    """Raises the exception for the error code of the library's last call in this thread."""
     text = lib.strata_error_text().decode(errors="replace")
     if code == INTERRUPTED:
         interruption, process.interruption = process.interruption, None
@@ -215,6 +213,6 @@ def fail(code: int) -> NoReturn:
 
 
 def check(code: int) -> None:
-    """Raises the exception that stands for an error code; returns where there was no error."""
+    """Raises the exception for an error code; returns if there was no error."""
     if code:
         fail(code)

@@ -26,8 +26,8 @@ _LINE_MAX = 500
 
 
 def watch_end() -> None:
-    """Learns from now on by what this process ends: takes the place of the interpreter's hooks and
-    of `sys.exit`, once. A process that is no rank keeps its own."""
+    """Watches from now on how this process ends: replaces the interpreter's hooks and `sys.exit`,
+    once. A process that is not a rank keeps its own."""
     if process.hooks is not None:
         return
     process.hooks = Hooks(sys.excepthook, threading.excepthook, sys.exit)
@@ -76,13 +76,12 @@ def connect() -> Client:
 
 
 def _go_on() -> None:
-    """A step begins: an exit before it was caught."""
+    """A step begins: an exit raised before it was caught."""
     process.exit_status = None
 
 
 def finish() -> None:
-    """Ends this rank's part in the job well. Does nothing where that has happened, or none was
-    begun."""
+    """Ends this rank's part in the job well. Does nothing if it has ended or never begun."""
     client = process.client
     if client is None or not client.is_open or process.has_failed:
         return
@@ -112,7 +111,7 @@ def _prepare_finish(client: Client) -> None:
 
 
 def fail(reason: str) -> None:
-    """Says in one line why this rank fails: the job's reason."""
+    """Reports in one line why this rank fails: the job's reason."""
     client = process.client
     process.has_failed = True
     if client is not None and client.is_open:
@@ -121,8 +120,8 @@ def fail(reason: str) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns an exception as one line: what it is, and where it was raised, as "ValueError: ...
-    (a.py:12)"."""
+    """Returns an exception as one line: its type and text, and where it was raised: "ValueError:
+    ... (a.py:12)"."""
     text = traceback.format_exception_only(type(error), error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     own = os.path.dirname(_absolute(__file__))
@@ -157,7 +156,7 @@ def _on_exception(
 
 
 def _on_thread_exception(arguments: Any) -> None:
-    """An exception that nobody caught ends its thread alone; the rank ends short where that one has
+    """An uncaught exception ends only its thread; the rank ends early if that thread has
     trained."""
     client = process.client
     if client is not None and client.stepped_in == threading.get_ident():
@@ -167,14 +166,14 @@ def _on_thread_exception(arguments: Any) -> None:
 
 
 def _fail_of(error: BaseException) -> None:
-    """An exception that nobody caught is why the rank fails."""
+    """Makes an uncaught exception the rank's reason of failure."""
     if not process.forked_from:
         fail("interrupted" if isinstance(error, KeyboardInterrupt) else reason_of(error))
 
 
 def _say_last(error: BaseException) -> None:
-    """Before this process has joined its job it tells it nothing: the last line that it writes is
-    the reason."""
+    """Before this process has joined its job, it cannot report to it: the last line of its output
+    is the reason."""
     if process.client is None and not process.forked_from and os.environ.get("STRATA_LAUNCH"):
         print(" ".join(reason_of(error).split())[:_LINE_MAX], file=sys.stderr, flush=True)
 
@@ -186,12 +185,12 @@ def _exit(status: Any = None) -> NoReturn:
 
 
 def ends_well() -> bool:
-    """Whether this process, which is at its end, has come there by itself, as far as is known."""
+    """Returns whether this process ends without a failure, as far as is known."""
     return _is_unfailed() and process.exit_status in (None, 0)
 
 
 def _is_unfailed() -> bool:
-    """Whether no exception has ended this process, which may have a part in the job."""
+    """Returns whether no exception has ended this process, which may have a part in the job."""
     # Set by the interpreter, also where another hook than this module's has taken its place.
     uncaught = getattr(sys, "last_value", None)
     if uncaught is not None and not process.has_failed:

@@ -1,4 +1,4 @@
-"""Where a session's arrays lie: on the host, or on the rank's GPU."""
+"""The place of a session's arrays: on the host, or on the rank's GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strata._library import check, lib
 
 
 class Place(Protocol):
-    """How a session's gradients are given and its weights taken."""
+    """How a session passes gradients and gets weights."""
 
     def take(self, name: str, array: Any, samples: int) -> Any:
         """Returns an array as memory, which has a `shape`. For `publish`, of `samples` samples.
@@ -21,29 +21,30 @@ class Place(Protocol):
         Raises `errors.InvalidArgument` naming an array that cannot be taken or lies elsewhere."""
 
     def offer(self, index: int, memory: Any) -> None:
-        """Makes an array's elements the first weights. Before training begins."""
+        """Makes an array's elements the first weights. Call it before training begins."""
 
     def begin(self, memories: Iterable[Any]) -> None:
-        """A step begins, in which these are given."""
+        """Begins a step with these arrays."""
 
     def publish(self, index: int, memory: Any, samples: int) -> None:
-        """Gives an array, which is a mean over the samples, as a gradient."""
+        """Publishes an array, which is a mean over the samples, as a gradient."""
 
     def weights(self, index: int, shape: tuple[int, ...], like: Any) -> Any:
-        """Returns the weights as an array of the kind of another one, once training has begun."""
+        """Returns the weights as an array of the same library as another one, once training has
+        begun."""
 
     def is_writable(self, array: Any) -> bool:
-        """Whether `copy_into` can write to it."""
+        """Returns whether `copy_into` can write to it."""
 
     def copy_into(self, array: Any, values: Any) -> None:
         """Writes `weights` over an array's own."""
 
     def copy_of(self, values: Any) -> Any:
-        """Returns a copy of `weights` that stays."""
+        """Returns a copy of `weights` that does not change."""
 
 
 class OnHost:
-    """The arenas are memory that the ranks of this node share."""
+    """The arenas are in memory that the ranks of this node share."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -163,5 +164,5 @@ class OnDevice:
 
 
 def of(client: Client) -> Place:
-    """Returns what fits the job: `device: GPU` or not."""
+    """Returns the place for the job: `device: GPU` or not."""
     return OnDevice(client) if client.job.get("device") == "GPU" else OnHost(client)

@@ -1,4 +1,4 @@
-"""Ranks that train nothing: a job waits for all of its ranks, also for those whose program makes no
+"""Ranks that train nothing: a job waits for all its ranks, including those whose program creates no
 session."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This process as a rank: all that the package keeps for as long as the process lives."""
+"""This process as a rank: everything that the package keeps while the process lives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Hooks:
-    """What the interpreter calls at the end of a process, or of a thread, by an exception, and
-    sys.exit; as they were before this package took their place."""
+    """The interpreter's original hooks, before this package replaced them: those called when an
+    exception ends a process or a thread, and sys.exit."""
 
     exception: Callable[[type[BaseException], BaseException, TracebackType | None], Any]
     thread_exception: Callable[[Any], Any]
@@ -36,7 +36,7 @@ class Rank:
     loop_of: str = ""
     """The name of what owns the script's loop, and cannot begin it at a later step."""
     thread_error: BaseException | None = None
-    """What ended the thread that had made the last step."""
+    """The exception that ended the thread which had made the last step."""
     thread_steps: int = 0
     """The steps that had been made when it ended."""
     forked_from: int = 0
@@ -44,11 +44,11 @@ class Rank:
     serves: bool = False
     """Whether this process serves a script's task to virtual time, and is no rank."""
     interruption: BaseException | None = None
-    """What a handler of a signal raised within a call that waits."""
+    """The exception that a signal handler raised within a blocking call."""
     reporter: Reporter | None = None
     """None before a session has started."""
     kept: dict[str, Any] = field(default_factory=dict)
-    """What checkpoints keep besides (strata.torch.keep), by name."""
+    """Objects that checkpoints keep as well (strata.torch.keep), by name."""
     on_keep: Callable[[str], None] = lambda name: None
     """Called with the name of what is kept from now on."""
     first_state: str = ""

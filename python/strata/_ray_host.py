@@ -1,4 +1,5 @@
-"""What an actor of `strata.ray` does on its host: starts daemons and commands, and ends them."""
+"""The program of an actor of `strata.ray` on its host: starts daemons and commands, and ends
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _WITH_PARENT = (
 
 
 def clear_left_keys() -> None:
-    """Removes the keys of this user's actors that were killed."""
+    """Removes keys left by this user's killed actors."""
     for name in os.listdir(tempfile.gettempdir()):
         path = os.path.join(tempfile.gettempdir(), name)
         pid = name.removeprefix(_PREFIX).partition("-")[0]
@@ -41,7 +42,7 @@ def clear_left_keys() -> None:
 
 
 class _Process:
-    """A running program, whose standard output is kept line by line."""
+    """A running program, whose standard output is kept by line."""
 
     def __init__(self, words: list[str], log: str, cwd: str) -> None:
         with open(log, "ab") as errors:
@@ -65,7 +66,7 @@ class _Process:
             self.lines.append(line.rstrip("\n"))
 
     def status(self) -> int | None:
-        """The exit status, once all that it said has been read."""
+        """The exit status, once all output has been read."""
         status = self.running.poll()
         if status is not None:
             self._reader.join(_END_DEADLINE_S)
@@ -79,7 +80,7 @@ class _Process:
 
 
 class Host:
-    """An actor. Its processes end with it, also where it is killed."""
+    """An actor. Its processes end with it, even if it is killed."""
 
     def __init__(self, runs: str) -> None:
         self._command = os.path.abspath(launching.command())
@@ -90,12 +91,13 @@ class Host:
         self._processes: dict[str, _Process] = {}
 
     def describe(self) -> tuple[str, str, int]:
-        """The version of the program, the host's name, and this process."""
+        """Returns the program's version, the host's name, and this process."""
         said = subprocess.run([self._command, "--version"], capture_output=True, text=True)
         return said.stdout.strip(), os.uname().nodename, os.getpid()
 
     def make_keys(self, members: list[str]) -> dict[str, bytes]:
-        """Makes the keys of a cluster for one run; by the name of each member's file."""
+        """Makes the keys of a cluster for one run; returns them by the name of each member's
+        file."""
         folder = os.path.join(self._private, "made")
         made = subprocess.run(
             [self._command, "keys", "for-run", "--out", folder, *members],
@@ -139,7 +141,7 @@ class Host:
         raise RuntimeError(f"{name}: is not ready after {ready_in_s:g} s, see {log}")
 
     def ended(self) -> dict[str, str]:
-        """Those that have ended, with their last words."""
+        """Returns the processes that have ended, with their last lines."""
         found = {}
         for name, process in self._processes.items():
             if process.status() is not None:
@@ -147,19 +149,19 @@ class Host:
         return found
 
     def said(self, name: str, since: int) -> tuple[list[str], int | None]:
-        """What a command has said from a line on, and its exit status once there is one."""
+        """Returns a command's output from a line on, and its exit status once there is one."""
         status = self._processes[name].status()
         return self._processes[name].lines[since:], status
 
     def ask(self, arguments: list[str]) -> str:
-        """Runs a command to its end; returns what it prints."""
+        """Runs a command to its end; returns its output."""
         done = subprocess.run([self._command, *arguments], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(done.stderr.strip())
         return done.stdout
 
     def stop(self, name: str) -> None:
-        """Ends a process in order, or by force where it takes too long."""
+        """Ends a process in order, or by force if it takes too long."""
         process = self._processes.pop(name, None)
         if process is None:
             return
@@ -171,7 +173,7 @@ class Host:
             process.running.wait()
 
     def close(self) -> None:
-        """Ends all that is left, the newest first, and removes the keys."""
+        """Ends all remaining processes, the newest first, and removes the keys."""
         for name in reversed(list(self._processes)):
             self.stop(name)
         shutil.rmtree(self._private, ignore_errors=True)

@@ -19,7 +19,7 @@ _LOOPBACK = ("127.", "::1", "localhost")
 
 @dataclass(frozen=True)
 class Meeting:
-    """How the ranks find one another: one of the two is set, none for a rank alone."""
+    """How the ranks find one another: one of the two is set, or none for a single rank."""
 
     folder: str = ""
     """A folder of this job alone that all ranks see, as they are on one host."""
@@ -42,7 +42,7 @@ def _field(text: str, name: str) -> str:
 
 
 def _launch() -> str:
-    """Returns the launch file's text; of a rank alone, nothing."""
+    """Returns the launch file's text; empty for a single rank."""
     path = os.environ.get("STRATA_LAUNCH")
     if not path:
         return ""

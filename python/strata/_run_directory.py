@@ -1,4 +1,4 @@
-"""What a job's run directory says: its metrics, line by line, and the job."""
+"""Reads a job's run directory: its metrics, line by line, and the job."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ MEASURED = {"test_accuracy": "test/accuracy", "test_loss": "test/loss"}
 
 
 class UsageError(Exception):
-    """What a user can mend, in one line."""
+    """An error that a user can fix, in one line."""
 
 
 def open_file(path: pathlib.Path) -> BinaryIO:
-    """Opens a file that a job's program may have put there: nobody waits for a pipe."""
+    """Opens a file that a job's program may have created: never blocks on a pipe."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(number).st_mode):
         return os.fdopen(number, "rb")
@@ -49,12 +49,13 @@ def open_file(path: pathlib.Path) -> BinaryIO:
 
 
 def number(value: Any) -> float:
-    """The number of a field; null stands for one that is not finite."""
+    """Returns the value of a numeric field; null stands for a value that is not finite."""
     return math.nan if value is None else float(value)
 
 
 def metrics_of(line: dict[str, Any]) -> dict[str, float]:
-    """What a line of metrics.jsonl says, under TensorBoard's tags (see docs/boards.md)."""
+    """Returns the values of a line of metrics.jsonl, under TensorBoard's tags (see
+    docs/boards.md)."""
     names = dict(MEASURED)
     # A line about the final model alone has no window of steps, nor has a late measurement.
     if line.get("samples") and not (line.get("final") and line.get("samples_per_s") == 0):
@@ -93,7 +94,8 @@ def _measured(row: bytes) -> Measured:
 
 
 def _rows_in_both(old: BinaryIO, new: BinaryIO, end: int) -> tuple[int, int]:
-    """How many bytes, and rows, of the first `end` bytes of one file another begins with."""
+    """Returns the number of bytes, and of rows, of the first `end` bytes of one file with which
+    another begins."""
     at = rows = 0
     # Another host's file system may have nothing left of the old one.
     with contextlib.suppress(OSError):
@@ -122,7 +124,7 @@ class MetricsFile:
         """whether the last row was there in part, when it was read"""
 
     def read(self) -> Iterator[Measured]:
-        """The whole lines that are new. Raises UsageError naming the file and the line."""
+        """Returns the new complete lines. Raises UsageError naming the file and the line."""
         try:
             self._follow()
             self._file.seek(self._end)
@@ -184,8 +186,8 @@ def last_second(path: pathlib.Path) -> float:
 
 
 def params_of(text: str, characters: int) -> dict[str, str]:
-    """The fields of a job as its run directory has it: NAME.NAME, and NAME.1 for a second one.
-    Values are cut to so many characters. Raises ValueError for a brace too many."""
+    """Returns the fields of the job in its run directory: NAME.NAME, and NAME.1 for a second one.
+    Values are cut to this many characters. Raises ValueError for unbalanced braces."""
     params: dict[str, str] = {}
     path: list[str] = []
     times: dict[str, int] = {}
@@ -213,7 +215,7 @@ def params_of(text: str, characters: int) -> dict[str, str]:
 
 
 def read_params(folder: pathlib.Path, characters: int) -> dict[str, str]:
-    """The fields of the job that a run directory is of; none where it does not say."""
+    """Returns the fields of the run directory's job; empty if it does not say."""
     path = folder / "job.textproto"
     try:
         with open_file(path) as file:
@@ -227,7 +229,7 @@ def read_params(folder: pathlib.Path, characters: int) -> dict[str, str]:
 
 
 def mode_of(params: dict[str, str]) -> str:
-    """The job's consistency, in the words of `--mode` without constants."""
+    """Returns the job's consistency in the words of `--mode`, without constants."""
     for name in params:
         found = re.match(r"consistency\.(sync|lazy|async)\b", name)
         if found:

@@ -1,4 +1,5 @@
-"""How the job of a run directory has ended, as far as the directory or its coordinator says."""
+"""How the job of a run directory has ended, as far as the directory or its coordinator reports
+it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ SKEW_S = 60.0
 
 @dataclass(frozen=True)
 class State:
-    """What became of a job."""
+    """The state of a job."""
 
     name: str
     """finished, failed, cancelled, running (also where it waits) or unknown"""
@@ -28,12 +29,12 @@ class State:
 
     @property
     def ended(self) -> bool:
-        """Whether it is known to be over."""
+        """Whether it is known to have ended."""
         return self.name in ("finished", "failed", "cancelled")
 
 
 def _holds(path: pathlib.Path) -> bool:
-    """Whether a process of this host has a lock on the file, as a job has while it runs."""
+    """Returns whether a process on this host has a lock on the file, as a job has while it runs."""
     try:
         inode = path.stat().st_ino
         locks = pathlib.Path("/proc/locks").read_text(encoding="ascii")
@@ -62,7 +63,7 @@ class Job:
         return bool(self._access)
 
     def holds(self) -> bool:
-        """Whether it writes there still, on this host. Raises UsageError where another job has
+        """Returns whether it still writes there, on this host. Raises UsageError if another job has
         the folder now."""
         line = self._read_line()
         if line not in ("", self._line):  # Empty for a moment, while a job takes it.
@@ -71,11 +72,11 @@ class Job:
 
     @property
     def goes_on(self) -> bool:
-        """Whether its coordinator has said so when it was asked last."""
+        """Whether its coordinator said in its last answer that it continues."""
         return self._state is not None and not self._state.ended
 
     def has_ended(self, every_s: float) -> bool:
-        """Whether its coordinator says that it is over; asks at most so often."""
+        """Returns whether its coordinator says that it has ended; asks at most this often."""
         if self.is_asked and not self._has_said() and time.monotonic() - self._asked_s >= every_s:
             self._refresh()
         return self._has_said()
@@ -105,7 +106,8 @@ class Job:
             return ""
 
     def _refresh(self) -> None:
-        """Asks again. A coordinator that is gone, or begins anew, says nothing."""
+        """Asks again. A coordinator that is gone, or has restarted without the job, gives no
+        answer."""
         try:
             self._state = self._ask()
         except UsageError:
@@ -138,7 +140,8 @@ class Job:
         return State(status["state"] if is_over else "running", status["reason"] if is_over else "")
 
     def _check_is_ours(self, number: str, name: str, status: dict[str, object]) -> None:
-        """Another cluster's job of this number began after the folder's, or lies elsewhere."""
+        """Detects that another cluster's job of this number began after the folder's, or is
+        elsewhere."""
         run_dir, submitted_ms = str(status["run_dir"]), float(str(status["submitted_ms"]))
         try:
             began_s = (self._folder / "job.textproto").stat().st_mtime

@@ -53,7 +53,7 @@ def _find_task(names: dict[str, Any]) -> Task:
 
 
 def load_task(script: str) -> Task:
-    """Runs a script as a module, and returns the task that it defines."""
+    """Runs a script as a module, and returns its task."""
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     module = types.ModuleType("__strata_task__")
     module.__file__ = script
@@ -68,7 +68,7 @@ def load_task(script: str) -> Task:
 
 
 class _Server:
-    """Answers requests, one at a time. What it raises is answered as the request's failure."""
+    """Answers requests, one at a time. An exception is answered as the request's failure."""
 
     def __init__(self, script: str) -> None:
         self._script = script

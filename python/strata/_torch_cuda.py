@@ -1,5 +1,4 @@
-"""The calls of PyTorch that need CUDA. Tests on a device that is none put their own in the place of
-`cuda`."""
+"""PyTorch calls that need CUDA. Tests with a fake device replace `cuda`."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ DEFAULT_STREAM = 1
 
 
 class Interface:
-    """Memory of a GPU, flat, as PyTorch and CuPy take it without a copy."""
+    """Flat GPU memory, which PyTorch and CuPy use without a copy."""
 
     def __init__(self, address: int, elements: int) -> None:
         self.__cuda_array_interface__ = {
@@ -25,15 +24,15 @@ class Cuda:
     """PyTorch's tensors and streams on CUDA devices."""
 
     def holds(self, tensor: Any) -> bool:
-        """Whether the tensor lies on a CUDA device."""
+        """Returns whether the tensor is on a CUDA device."""
         return bool(tensor.is_cuda)
 
     def number(self, tensor: Any) -> int:
-        """Returns the device that the tensor lies on."""
+        """Returns the device of the tensor."""
         return int(tensor.device.index)
 
     def stream(self, number: int) -> int:
-        """Returns the stream that PyTorch computes in now, on a device."""
+        """Returns PyTorch's current stream on a device."""
         import torch
 
         stream: int = torch.cuda.current_stream(number).cuda_stream

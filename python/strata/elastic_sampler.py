@@ -70,7 +70,7 @@ class ElasticSampler:
 
     @property
     def seed(self) -> int:
-        """What the order follows from: as given, else the job's."""
+        """The seed of the order: as given, otherwise the job's."""
         return _sampler.seed_of_job() if self._seed is None else self._seed
 
     @property
@@ -145,28 +145,28 @@ class ElasticSampler:
 
     @property
     def _share(self) -> int:
-        """How many samples each rank takes in each step."""
+        """Returns the number of samples of each rank in each step."""
         return self.batch_size * self.batches_per_step
 
     def _next_epoch(self) -> int:
         return self.epoch if self._has_epochs else self._passes
 
     def _begin(self, ranks: StepRanks) -> int:
-        """Returns the place of a step's first sample in the row of all."""
+        """Returns the position of a step's first sample in the sequence of all samples."""
         return ranks.rank_steps_before * self._share
 
     def _end(self, epoch: int) -> int:
         return (epoch + 1) * self.samples
 
     def _batch(self, ranks: StepRanks, number: int) -> list[int]:
-        """Returns one of the batches of a step for this rank."""
+        """Returns one of this rank's batches of a step."""
         turns = number * self.batch_size + np.arange(self.batch_size)
         places = self._begin(ranks) + turns * ranks.ranks + ranks.rank
         epochs, within = np.divmod(places, self.samples)
         return [int(self._order(int(e))[i]) for e, i in zip(epochs, within)]
 
     def _order(self, epoch: int) -> np.ndarray[Any, Any]:
-        """Returns an epoch's samples in their order."""
+        """Returns an epoch's samples in order."""
         if epoch not in self._orders:
             # A step may reach from one epoch into the next.
             self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
@@ -174,8 +174,8 @@ class ElasticSampler:
         return self._orders[epoch]
 
     def _check_steps(self, client: Client, first_step: int, used: int, step: int) -> None:
-        """Raises `errors.OutOfOrder` where the script's steps are not those of its batches, of
-        which it has used so many. A batch of `step` is drawn."""
+        """Raises `errors.OutOfOrder` if the script's steps do not match its batches, of which it
+        has used this many. A batch of `step` is drawn."""
         least = first_step + used // self.batches_per_step
         if least <= client.steps <= step:
             return
@@ -204,7 +204,7 @@ def _started() -> Client:
 
 
 def _used_batches() -> Callable[[int], int]:
-    """Returns what says how many batches the script has used where so many were drawn: all of
+    """Returns a function that returns how many of the drawn batches the script has used: all of
     them, unless something draws ahead."""
     loader = _sampler.loader_that_draws()
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a job, as exceptions. They are `strata.InvalidArgument` and so on."""
+"""The errors of a job as exceptions, available as `strata.InvalidArgument` and so on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NoMoreSteps(StrataError, RuntimeError):
 
 
 class LibraryMissing(StrataError, ImportError):
-    """libstrata_client.so.1 is not there, or is of another version."""
+    """libstrata_client.so.1 is missing, or has another version."""
 
 
 # The names under which scripts know them, and tracebacks and reasons show them.

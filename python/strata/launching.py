@@ -1,4 +1,4 @@
-"""Jobs from within a notebook or a program: a function, run on several ranks."""
+"""Jobs from a notebook or a program: a function that runs on several ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _END_DEADLINE_S = 30.0
 
 
 def command() -> str:
-    """Returns the program `strata`: $STRATA_COMMAND, this package's own, or the one on the PATH."""
+    """Returns the `strata` program: $STRATA_COMMAND, this package's own, or the one on the PATH."""
     named = os.environ.get("STRATA_COMMAND")
     if named:
         return named
@@ -35,7 +35,7 @@ def command() -> str:
 
 
 class _ByReference(pickle.Pickler):
-    """Refuses what ranks cannot import."""
+    """Refuses objects that ranks cannot import."""
 
     def reducer_override(self, value: Any) -> Any:
         if getattr(value, "__module__", "") == "__main__" and hasattr(value, "__qualname__"):
@@ -126,7 +126,8 @@ def _check(status: int, reason: str) -> None:
 
 
 def _run(words: list[str]) -> tuple[int, str]:
-    """Runs `strata run` and prints what it prints; returns its exit status and why it failed."""
+    """Runs `strata run` and prints its output; returns its exit status and the reason of a
+    failure."""
     source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
     try:
@@ -155,7 +156,7 @@ def _run(words: list[str]) -> tuple[int, str]:
 
 
 def _end(running: subprocess.Popen[str]) -> None:
-    """Ends the job and its cluster, and waits for that; a second Ctrl-C, or the deadline, kills
+    """Ends the job and its cluster, and waits for the end; a second Ctrl-C, or the deadline, kills
     them."""
     running.terminate()
     try:

@@ -51,7 +51,7 @@ except ImportError as error:
 
 
 class StrataEnvironment(ClusterEnvironment):
-    """What Lightning asks about processes, as the job has it."""
+    """The job's answers to Lightning's questions about processes."""
 
     @property
     def creates_processes_externally(self) -> bool:
@@ -73,13 +73,13 @@ class StrataEnvironment(ClusterEnvironment):
         return _rendezvous.ranks()
 
     def set_world_size(self, size: int) -> None:
-        """The job's size is the job's."""
+        """Does nothing: the size is the job's."""
 
     def global_rank(self) -> int:
         return _rendezvous.rank()
 
     def set_global_rank(self, rank: int) -> None:
-        """A rank's number is the job's."""
+        """Does nothing: a rank's number is the job's."""
 
     def local_rank(self) -> int:
         return int(os.environ.get("LOCAL_RANK", "0"))
@@ -233,7 +233,8 @@ class StrataStrategy(ParallelStrategy):
 
     @contextmanager
     def block_backward_sync(self) -> Iterator[None]:
-        """Within it gradients only add up, as for all batches of an accumulation but the last."""
+        """Within it gradients only accumulate, as for all batches of an accumulation except the
+        last."""
         first = self.optimizers[0]
         assert isinstance(first, Distributed)
         with first.no_sync():

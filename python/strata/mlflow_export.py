@@ -47,7 +47,7 @@ STATUS = {
 
 
 class Run:
-    """A run of MLflow's, which a run directory is logged to."""
+    """An MLflow run to which a run directory is logged."""
 
     def __init__(self, mlflow: Any, folder: pathlib.Path, uri: str | None, experiment: str) -> None:
         self._entities = importlib.import_module("mlflow.entities")
@@ -62,7 +62,7 @@ class Run:
         self.id = ""
 
     def begin(self, params: dict[str, str], began_s: float) -> None:
-        """Makes the run, of a job with these fields that began to train then."""
+        """Creates the run of a job with these fields that began to train at this time."""
         self._began_s = began_s
         tags = {
             "strata.mode": mode_of(params),
@@ -86,7 +86,7 @@ class Run:
             self._client.log_batch(self.id, params=entries[begin : begin + PARAMS_AT_ONCE])
 
     def log(self, lines: list[Measured]) -> int:
-        """Logs lines. Returns how many numbers they have."""
+        """Logs lines. Returns the number of values in them."""
         entries = []
         for line in lines:
             self._last_s = max(self._last_s, line.elapsed_s)
@@ -100,7 +100,7 @@ class Run:
         return len(entries)
 
     def end(self, state: State) -> None:
-        """Logs the files that are there, and says how the job has ended."""
+        """Logs the files that exist, and how the job has ended."""
         for name in ARTIFACTS:
             if (self._folder / name).exists():
                 self._client.log_artifact(self.id, str(self._folder / name))
@@ -110,7 +110,7 @@ class Run:
         self._terminate(STATUS[state.name])
 
     def give_up(self, status: str) -> str:
-        """Ends a run that cannot be logged any more. Returns what became of it, in words."""
+        """Ends a run that can no longer be logged. Returns its state, in words."""
         if not self.id:
             return ""
         # A server that is gone has been waited for already.
@@ -141,14 +141,14 @@ class Interrupts:
         self._calls = self._waits = False
 
     def on_signal(self, number: int, frame: Any) -> None:
-        """The signals' handler."""
+        """Handles the signals."""
         if not self._calls or self._waits:
             raise KeyboardInterrupt
         self._waits = True
 
     @contextlib.contextmanager
     def after(self) -> Iterator[None]:
-        """Around a call of MLflow's."""
+        """Returns a context for an MLflow call."""
         self._calls = True
         try:
             yield
@@ -187,7 +187,7 @@ def _batches(file: MetricsFile, job: Job, follow: bool) -> Iterator[list[Measure
 
 
 class Export:
-    """A run directory, logged as the options ask for."""
+    """Logs a run directory, as the options require."""
 
     def __init__(self, mlflow: Any, options: argparse.Namespace) -> None:
         self._mlflow, self._options = mlflow, options
@@ -197,7 +197,7 @@ class Export:
         """what became of a run that could not be logged to its end, for the error's line"""
 
     def run(self) -> str:
-        """Logs it. Returns what was done, in words."""
+        """Logs it. Returns a description of what was done."""
         options = self._options
         folder = pathlib.Path(options.run_dir)
         if not folder.is_dir():
@@ -228,7 +228,7 @@ class Export:
         return f"{options.experiment}: run {run.id}: {logged}"
 
     def _log(self, file: MetricsFile, job: Job, run: Run) -> tuple[bool, bool]:
-        """Returns whether the final model's line was among it, and whether Ctrl-C ended it."""
+        """Returns whether the final model's line was logged, and whether Ctrl-C ended it."""
         is_final = False
         try:
             for lines in _batches(file, job, self._options.follow):
@@ -253,7 +253,7 @@ def _access(options: argparse.Namespace) -> list[str]:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line's options."""
+    """Parses the command line's options."""
     parser = argparse.ArgumentParser(
         prog="strata-mlflow",
         description="Logs a job's run directory to MLflow: parameters, metrics, tags and files.",

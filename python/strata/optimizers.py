@@ -29,7 +29,7 @@ class Optimizer:
         return {"weight_decay": self.weight_decay}
 
     def to_text(self) -> str:
-        """Returns the optimizer as a job file has it, as "sgd { weight_decay: 0.1 }"."""
+        """Returns the optimizer in the syntax of a job file: "sgd { weight_decay: 0.1 }"."""
         inner = " ".join(f"{name}: {value!r}" for name, value in self._fields().items())
         clip = f" clip_norm: {self.clip_norm!r}" if self.clip_norm else ""
         return f"{self._kind()} {{ {inner} }}{clip}"

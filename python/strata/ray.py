@@ -109,7 +109,7 @@ def _one_line(error: BaseException) -> str:
 
 
 class _Run:
-    """A cluster of actors, until `close`."""
+    """A cluster of actors; ends with `close`."""
 
     def __init__(self, ray: Any, runs: str, timeout_s: float) -> None:
         self._ray, self._runs, self._timeout_s = ray, runs, timeout_s
@@ -125,7 +125,7 @@ class _Run:
         return self._ray.get(call, timeout=self._timeout_s if timeout_s is None else timeout_s)
 
     def reserve(self, nodes: int, slots: int, gpus: int) -> None:
-        """Makes a placement group, and an actor on each of its places."""
+        """Creates a placement group, and an actor in each of its bundles."""
         ray = self._ray
         alive = [each for each in ray.nodes() if each["Alive"]]
         need = {"CPU": float(slots), **({"GPU": float(gpus)} if gpus else {})}
@@ -156,8 +156,8 @@ class _Run:
         self._addresses = [addresses[places[number]] for number in range(nodes)]
 
     def _place(self, bundles: list[dict[str, float]], alive: list[Any]) -> bool:
-        """Makes the placement group. A host that is too small is none to spread to, and one that
-        stays busy is not waited for where the others have room."""
+        """Creates the placement group. Hosts that are too small are not counted for spreading, and
+        busy hosts are not waited for if the others have room."""
         fit = [
             host
             for host in alive
@@ -175,8 +175,8 @@ class _Run:
         return False
 
     def start(self, slots: int, servers: int, shards: int) -> None:
-        """Starts the daemons, with keys of this run alone; one after the other, so that node 0 of
-        the job is the first worker."""
+        """Starts the daemons, with keys of this run only, one after another, so that node 0 of the
+        job is the first worker."""
         workers = [f"node-{number}" for number in range(len(self._actors))]
         members = ["coordinator/head", "user/ray", *[f"worker/{name}" for name in workers]]
         members += [f"server/s{number}" for number in range(servers)]
@@ -211,7 +211,7 @@ class _Run:
     def follow(
         self, content: bytes, options: list[str], show: Callable[[str], None]
     ) -> Result:
-        """Submits the job, and waits for its end while all actors and daemons live."""
+        """Submits the job, and waits for its end while all actors and daemons are alive."""
         first = self._actors[0]
         path = self._keep(0, "job.textproto", content)
         words = ["submit", path, *options, *self._access, "--follow"]
@@ -243,7 +243,7 @@ class _Run:
                     )
 
     def close(self) -> None:
-        """Ends all in the order in which a cluster stops, also where some are gone already."""
+        """Ends everything in the order in which a cluster stops, even if some parts are gone."""
         stops = [(0, _JOB), *reversed(self._daemons)] if self._daemons else []
         for actor, name in stops:
             with suppress(self._ray.exceptions.RayError):

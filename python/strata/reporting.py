@@ -1,5 +1,5 @@
-"""What ranks tell the job: steps, samples and losses for its progress, and what a script
-measures."""
+"""Ranks' reports to the job: steps, samples and losses for its progress, and a script's
+measurements."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class _Use:
         self._seen = 0.0  # what steps have used before
 
     def draw(self, samples: int, batch: int = 0) -> None:
-        """So many samples were drawn, in a batch of so many."""
+        """The script has drawn this many samples, in a batch of the given size."""
         self._batch = self._batch if self._drawn else batch
         self._drawn += samples
 
     def step(self, said: int) -> int:
-        """A step was made, which says so many samples. Returns how many were used since the one
-        before it."""
+        """A step with this many samples was made. Returns how many samples were used since the last
+        one."""
         used = 0
         if self._drawn:
             if self._steps == 1 or self._is_guess:
@@ -57,7 +57,7 @@ class _Use:
         return used + self._use(min(self._filled, int(self._each * self._steps)))
 
     def end(self) -> int:
-        """No more steps come. Returns how many samples the last one has used besides."""
+        """No more steps come. Returns how many additional samples the last one has used."""
         is_of_one_step = self._filled < 2 * self._each
         return self._use(self._filled if self._is_guess or is_of_one_step else self._used)
 
@@ -90,16 +90,16 @@ class Reporter:
         self.local_steps_total = 0
 
     def on_samples(self, samples: int) -> None:
-        """A batch of so many samples has been taken for training."""
+        """A batch of this many samples has been taken for training."""
         self._batches.draw(samples, samples)
 
     def on_loss(self, loss: float) -> None:
-        """The mean loss of a step's samples."""
+        """Notes the mean loss of a step's samples."""
         self._loss_sum += loss
         self._losses += 1
 
     def on_step(self, samples: int) -> None:
-        """A step of so many samples has been made."""
+        """A step of this many samples has been made."""
         self._client.stepped_in = threading.get_ident()
         self._samples += samples
         drawn = sampler.course.drawn
@@ -113,7 +113,7 @@ class Reporter:
             self.send_window()
 
     def send_window(self) -> None:
-        """Sends what has come since the last window. All ranks' windows end at the same steps."""
+        """Sends the data since the last window. All ranks' windows end at the same steps."""
         now = time.monotonic()
         report = self._new_report(self._first_step, now)
         report.samples = self._taken or self._drawn or self._samples
@@ -134,8 +134,8 @@ class Reporter:
         self.send_window()
 
     def send_values(self, values: dict[str, float], is_final: bool = False) -> None:
-        """Sends values that were measured just now. What came after the last step was the
-        measurement, which is not training."""
+        """Sends values that were just measured. The time since the last step was the measurement,
+        not training."""
         report = self._new_report(self._client.steps, self._step_end)
         report.final = is_final
         rest = dict(values)
@@ -167,7 +167,7 @@ class Reporter:
 
 
 def begin(client: Client) -> Reporter:
-    """Makes the reporter of this process's client, which has started."""
+    """Creates the reporter of this process's client, which has started."""
     process.reporter = Reporter(client)
     process.before_finish.append(_send_rest)
     if client.first_step:

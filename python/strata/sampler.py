@@ -19,7 +19,7 @@ from strata.views import refuse
 
 
 def count(who: str, data: Sized | int) -> int:
-    """Returns how many samples a sampler of that name was given: at least 1."""
+    """Returns the number of samples of a sampler with this name: at least 1."""
     if isinstance(data, (int, np.integer)):
         return whole(f"{who}: samples", data, 1)
     try:
@@ -38,15 +38,15 @@ def seed_of_job() -> int:
 
 
 def order(samples: int, shuffle: bool, seed: int, epoch: int) -> np.ndarray[Any, Any]:
-    """Returns an epoch's samples in their order, of all ranks."""
+    """Returns an epoch's samples of all ranks, in order."""
     if not shuffle:
         return np.arange(samples)
     return np.random.default_rng([seed, epoch]).permutation(samples)
 
 
 class _Course:
-    """Where all samplers of this process stand, for checkpoints: by the order in which they were
-    made."""
+    """The positions of all samplers of this process, for checkpoints, by the order of their
+    creation."""
 
     def __init__(self) -> None:
         self._samplers: list[weakref.ref[Sampler]] = []
@@ -74,20 +74,21 @@ class _Course:
 
     @property
     def skips(self) -> bool:
-        """Whether the script is still where it was before the checkpoint that it goes on from."""
+        """Whether the script is still before the position of the checkpoint from which it
+        resumes."""
         return self._awaited >= 0 or self._is_over
 
     def add(self, sampler: Sampler) -> int:
-        """Takes a sampler in, and returns its number."""
+        """Adds a sampler, and returns its number."""
         self._samplers.append(weakref.ref(sampler))
         return len(self._samplers) - 1
 
     def saved(self, number: int) -> dict[str, Any] | None:
-        """Returns where the checkpoint has this sampler; None: nowhere."""
+        """Returns the checkpoint's position of this sampler; None: it has none."""
         return self._saved[number] if number < len(self._saved) else None
 
     def begin(self, number: int, has_reached: bool) -> None:
-        """A sampler begins a pass, at the place where the checkpoint has it or not."""
+        """A sampler begins a pass, at the checkpoint's position or elsewhere."""
         self._current = number
         self.has_drawn = True
         if has_reached and number == self._awaited:
@@ -96,11 +97,11 @@ class _Course:
 
     @property
     def loop(self) -> tuple[int, int] | None:
-        """Number and epoch of the loop by `epochs` that is under way; None: there is none."""
+        """Number and epoch of the running loop by `epochs`; None: there is none."""
         return self._loop
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Yields the numbers of the epochs that a loop has left, see `strata.epochs`."""
+        """Yields the remaining epochs of a loop; see `strata.epochs`."""
         number = self._loops
         self._loops += 1
         first = self._first_epoch(number, count)
@@ -119,7 +120,7 @@ class _Course:
                 sampler._begin_epoch((number, epoch))
 
     def _first_epoch(self, number: int, count: int) -> int:
-        """Returns the epoch that a loop begins with."""
+        """Returns the first epoch of a loop."""
         if self._first is not None:
             loop, epoch = self._first
             return count if number < loop else epoch if number == loop else 0
@@ -137,8 +138,8 @@ class _Course:
 
     @property
     def samples_per_epoch(self) -> int:
-        """How many samples of all ranks an epoch of the sampler has that training uses; 0: it is
-        not known."""
+        """Returns how many samples of all ranks an epoch of the training's sampler has; 0:
+        unknown."""
         if self._current >= 0:
             sampler = self._samplers[self._current]()
             return 0 if sampler is None else sampler.samples // sampler.ranks * sampler.ranks
@@ -146,11 +147,11 @@ class _Course:
         return 0 if elastic is None else int(elastic.samples)
 
     def add_elastic(self, sampler: Any) -> None:
-        """Takes in a sampler that goes by the number of the step."""
+        """Adds a sampler whose position follows from the number of the step."""
         self._elastic = weakref.ref(sampler)
 
     def warn_of_loop(self, what: str) -> None:
-        """Warns, once, of a loop that does not begin where the checkpoint is."""
+        """Warns, once, of a loop that does not begin at the checkpoint's position."""
         if self._has_warned or self._loops:
             return
         self._has_warned = True
@@ -162,8 +163,8 @@ class _Course:
         )
 
     def begin_by_step(self, is_over: bool) -> None:
-        """A sampler that goes by the number of the step begins a pass, of an epoch that was over
-        before this process began or not."""
+        """A sampler whose position follows from the number of the step begins a pass, over an epoch
+        that had ended before this process began, or not."""
         self.has_drawn = True
         self._is_over = is_over
         if not is_over and not self._has_reached and self._awaited < 0:
@@ -171,8 +172,8 @@ class _Course:
             self.on_reached()
 
     def use_late(self, place: tuple[str, int]) -> None:
-        """A sampler that was made after the job's first step, at this file and line, is used for
-        training, in a job with checkpoints."""
+        """A sampler created after the job's first step, at this file and line, is used for training
+        in a job with checkpoints."""
         self._late += 1
         if self._late == 2:
             warnings.warn_explicit(
@@ -183,8 +184,8 @@ class _Course:
             )
 
     def state(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Returns where all samplers stand, and which one is in use; `before`: where they stood
-        when the last step ended, which holds for those that have begun no pass since."""
+        """Returns the positions of all samplers, and which one is in use. `before`: their positions
+        at the end of the last step, which hold for those that have begun no pass since."""
         samplers = [reference() for reference in self._samplers]
         positions = [None if sampler is None else sampler._position() for sampler in samplers]
         for number, old in enumerate(before["samplers"] if before else []):
@@ -197,7 +198,7 @@ class _Course:
         return state
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Has samplers go on from a state, also those that will be made."""
+        """Makes samplers continue from a state, including samplers created later."""
         self._saved = list(state["samplers"])
         if "loop" in state:
             number, epoch = state["loop"]
@@ -305,7 +306,7 @@ class Sampler:
 
     @property
     def seed(self) -> int:
-        """What the order follows from: as given, else the job's. It is settled when it is first
+        """The seed of the order: as given, otherwise the job's. It is settled when it is first
         needed."""
         if self._seed is None:
             self._seed = seed_of_job()
@@ -331,7 +332,7 @@ class Sampler:
         self._has_epochs = True
 
     def _check_loop(self, before: int) -> None:
-        """Warns of a loop over epochs that begins with the first one in whatever process."""
+        """Warns of a loop over epochs that begins with the first one in every process."""
         if self._saved is not None and self._epoch < int(self._saved["epoch"]):
             course.warn_of_loop(
                 f"Sampler: epoch {self._epoch} is over, so nothing is left of it: the job goes on"
@@ -346,8 +347,8 @@ class Sampler:
                 )
 
     def _begin_epoch(self, loop: tuple[int, int]) -> None:
-        """A loop by `epochs` begins an epoch. Where passes count, those of the epochs that it
-        leaves out are over."""
+        """A loop by `epochs` begins an epoch. If passes are counted, those of skipped epochs have
+        ended."""
         saved = self._saved
         if saved is not None and not saved["has_epochs"] and "loop" in saved:
             there = tuple(saved["loop"])
@@ -406,7 +407,7 @@ class Sampler:
             self.consumed, self._start = self.samples, 0
 
     def _go_on(self) -> None:
-        """Takes where the checkpoint has this sampler, if the job goes on from one."""
+        """Takes the checkpoint's position of this sampler, if the job resumes from one."""
         self._saved = course.saved(self._number)
         if self._saved is None:
             return
@@ -418,8 +419,8 @@ class Sampler:
         self._seed, self._epoch = int(self._saved["seed"]), int(self._saved["epoch"])
 
     def _begins_at(self) -> tuple[int, bool]:
-        """Returns the sample that the next iteration begins with, and whether it is not before
-        where the checkpoint has this sampler."""
+        """Returns the sample with which the next iteration begins, and whether it is at or after
+        the checkpoint's position of this sampler."""
         saved = self._saved
         if saved is None:
             return self._start, False
@@ -430,8 +431,8 @@ class Sampler:
         return int(saved["position"]) if here == there else self._start, True
 
     def _position(self) -> dict[str, Any] | None:
-        """Returns where training stands in the data, without what was only drawn ahead; None: no
-        training uses it."""
+        """Returns the position of training in the data, without samples that were only drawn ahead;
+        None: training does not use this sampler."""
         if self._saved is not None:
             return self._saved  # it has not come there yet
         if not self._trains:
@@ -482,8 +483,8 @@ class Sampler:
 
 
 def _place_if_late(client: Client) -> tuple[str, int] | None:
-    """Returns where the sampler is made that calls this, if that is after the first step of a job
-    with checkpoints."""
+    """Returns where the calling script creates the sampler, if that is after the first step of a
+    job with checkpoints."""
     if not client.has_checkpoints or client.steps <= client.first_step:
         return None
     script = sys._getframe(2)
@@ -500,14 +501,15 @@ def _script_place() -> tuple[str, int]:
 
 
 def _is_training() -> bool:
-    """Whether what is drawn now is for training: with PyTorch, evaluations need no gradients."""
+    """Returns whether samples drawn now are for training: with PyTorch, evaluations need no
+    gradients."""
     torch = sys.modules.get("torch")
     return torch is None or bool(torch.is_grad_enabled())
 
 
 def loader_that_draws() -> Callable[[], Any]:
-    """Returns a weak reference to the iterator with workers of PyTorch's DataLoader that begins to
-    draw samples now: it draws ahead. To nothing where there is none."""
+    """Returns a weak reference to the iterator, with workers, of PyTorch's DataLoader that begins
+    to draw samples now: it draws ahead. The reference is empty if there is none."""
     frame = sys._getframe(1)
     for _ in range(8):
         if frame.f_back is None:

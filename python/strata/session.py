@@ -280,7 +280,7 @@ class Session:
 
 
 def _check_elastic(optimizer: Optimizer | None, can_resume: bool, keeps_state: bool) -> None:
-    """Raises `errors.InvalidArgument` naming what a rank that joins would not have."""
+    """Raises `errors.InvalidArgument` naming what a joining rank would lack."""
     if isinstance(optimizer, Mean):
         refuse(
             "Session: strata.Mean()",

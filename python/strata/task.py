@@ -79,7 +79,7 @@ def _order(samples: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
 
 
 def _place(function: Any) -> str:
-    """Returns a function's name and where it stands, as "gradients (task.py:12)"."""
+    """Returns a function's name and position: "gradients (task.py:12)"."""
     name = getattr(function, "__name__", type(function).__name__)
     code = getattr(function, "__code__", None)
     if code is None:
@@ -88,7 +88,7 @@ def _place(function: Any) -> str:
 
 
 class Serving(BaseException):
-    """Ends a script that trains its task where it is read for virtual time."""
+    """Ends a script that trains its task when it is read for virtual time."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -162,15 +162,15 @@ class Task:
             self.evaluate_every = 0
 
     def first_params(self, seed: int) -> dict[str, Any]:
-        """Returns the first weights of a run. Raises `errors.InvalidArgument`: there are none."""
+        """Returns the first weights of a run. Raises `errors.InvalidArgument` if there are none."""
         params = self._params(seed) if callable(self._params) else self._params
         if not isinstance(params, Mapping) or not params:
             raise errors.InvalidArgument("Task: params: there are none, by name")
         return dict(params)
 
     def compute(self, weights: dict[str, Any], step: Step) -> Gradients:
-        """Calls `gradients`, and checks what it returns but the arrays. Raises
-        `errors.InvalidArgument` saying what is not as it must be."""
+        """Calls `gradients`, and checks its results except the arrays. Raises
+        `errors.InvalidArgument` naming the invalid result."""
         returned = self._gradients(weights, step)
         if not isinstance(returned, tuple) or len(returned) != 3:
             raise errors.InvalidArgument(
@@ -190,8 +190,8 @@ class Task:
         return gradients, int(samples), real(f"{_place(self._gradients)}: loss", loss)
 
     def measure(self, weights: dict[str, Any]) -> dict[str, float]:
-        """Calls `evaluate`, and checks what it returns; {} where there is none. Raises
-        `errors.InvalidArgument` naming what is no number."""
+        """Calls `evaluate`, and checks its results; returns {} without one. Raises
+        `errors.InvalidArgument` naming a value that is not a number."""
         if self._evaluate is None:
             return {}
         values = self._evaluate(weights)
@@ -210,7 +210,8 @@ class Task:
         return {name: real(f"{where}: {name}", value) for name, value in values.items()}
 
     def check(self, weights: Mapping[str, Any], gradients: Mapping[str, Any]) -> None:
-        """Raises `errors.InvalidArgument` naming a gradient that is missing or of another shape."""
+        """Raises `errors.InvalidArgument` naming a gradient that is missing or has another
+        shape."""
         where = _place(self._gradients)
         for name in gradients:
             if name not in weights:

@@ -49,7 +49,7 @@ const Batch& BatchSource::Next() {
 
 void BatchSource::Prepare() {
   std::vector<uint32_t> order;
-  uint64_t epoch = 0;  // that `order` is of, unless that is empty
+  uint64_t epoch = 0;  // the epoch of `order`, unless that is empty
   for (uint64_t k = 0;; ++k) {
     BatchPlace place;
     {

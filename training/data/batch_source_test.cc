@@ -12,7 +12,7 @@
 namespace strata::training {
 namespace {
 
-// 50 samples of one pixel that is the sample's index.
+// 50 samples of one pixel, whose value is the sample's index.
 Dataset Numbered() {
   Dataset data;
   data.channels = data.height = data.width = 1;

@@ -1,5 +1,5 @@
-"""Whether ranks that change weights by an optimizer of their own still agree: checksums of weights,
-and options of optimizers, which the job compares."""
+"""Checks whether ranks that change weights by their own optimizers still agree: the job compares
+checksums of weights, and options of optimizers."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Agreement:
         self._compared = client.first_step
 
     def at(self, step: int, is_due: bool = False) -> None:
-        """Compares what there is after a step, where its number says so, or it is due anyway. All
-        ranks call it after the same steps."""
+        """Compares the state after a step if the step's number requires it, or it is due anyway.
+        All ranks call it after the same steps."""
         if not self._every or step <= self._compared:
             return
         if is_due or step // self._every > self._compared // self._every:
             self.compare(step)
 
     def compare(self, step: int) -> None:
-        """Compares what there is after so many steps, of which the job has made the newest."""
+        """Compares the state after this many steps, of which the job has made the newest."""
         if not self._every or step <= self._compared:
             return
         self._compared = step
@@ -65,7 +65,7 @@ def _checksum(data: bytes) -> int:
 
 
 def _options(optimizers: Sequence[torch.optim.Optimizer]) -> list[Any]:
-    """Returns the options of all groups: numbers, words, and tuples of them."""
+    """Returns the options of all groups: numbers, strings, and tuples of them."""
     found: list[tuple[str, str]] = []
     for place, optimizer in enumerate(optimizers):
         of = f"optimizer {place}, " if len(optimizers) > 1 else ""
@@ -83,7 +83,7 @@ def _options(optimizers: Sequence[torch.optim.Optimizer]) -> list[Any]:
 
 
 def _text(value: Any) -> str | None:
-    """Returns an option as text; None: it is none that can be compared."""
+    """Returns an option as text; None: it cannot be compared."""
     if isinstance(value, Tensor):
         return repr(value.tolist()) if value.numel() <= 16 and not value.is_meta else None
     if isinstance(value, (tuple, list)):
@@ -100,7 +100,7 @@ def _item(name: str, checksum: int, value: str | None) -> Any:
 
 
 def _checksums(entries: Sequence[Entry], most: int) -> list[Any]:
-    """Returns an item for each tensor, the last one for all that there would be too many of."""
+    """Returns an item for each tensor; the last one covers all tensors beyond the limit."""
     params = [entry.param.detach() for entry in entries]
     on_host = params[0].device.type == "cpu"
     sums = [_of_memory(p) for p in params] if on_host else _on_device(params)
@@ -113,14 +113,15 @@ def _checksums(entries: Sequence[Entry], most: int) -> list[Any]:
 
 
 def _of_memory(tensor: Tensor) -> int:
-    """Returns the checksum of a dense tensor's elements, in the order in which they lie."""
+    """Returns the checksum of a dense tensor's elements, in memory order."""
     size = tensor.numel() * tensor.element_size()
     number: int = lib.strata_checksum(tensor.data_ptr(), size)
     return number
 
 
 def _on_device(tensors: Sequence[Tensor]) -> list[int]:
-    """Returns checksums of sums that the GPU makes of the bits, which all come in one copy."""
+    """Returns checksums of sums that the GPU computes over the bits; all of them come in one
+    copy."""
     parts = []
     for tensor in tensors:
         flat = tensor.as_strided((tensor.numel(),), (1,))

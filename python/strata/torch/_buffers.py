@@ -25,7 +25,7 @@ _ELEMENTS_MIN = 4
 
 @dataclass
 class _Place:
-    """Where a model has a buffer, and its part of the vector of all."""
+    """A model's buffer, and its range in the joint vector."""
 
     name: str
     owner: torch.nn.Module
@@ -110,17 +110,17 @@ class Averaged:
             )
 
     def write_first(self) -> None:
-        """Writes the first values where the job has them."""
+        """Writes the first values to the job's memory."""
         for place in self._places:
             _tensors.write_floats(self._client.weights(place.index), place.now().contiguous())
 
     def now(self) -> Iterator[tuple[int, Tensor]]:
-        """Yields the client's number of each buffer, and the buffer as the model has it now."""
+        """Yields the client's number of each buffer, and the model's present buffer."""
         for place in self._places:
             yield place.index, place.now()
 
     def publish(self, samples: int) -> None:
-        """Gives the buffers, which count as so many samples'."""
+        """Publishes the buffers, weighted by this many samples."""
         self._check_fixed()
         self._copy_own()
         for place, (own, _) in zip(self._places, self._parts):
@@ -160,7 +160,7 @@ class Averaged:
                 own.copy_(buffer)
 
     def read(self) -> None:
-        """Waits for the means and writes them over the model's buffers."""
+        """Waits for the means and writes them to the model's buffers."""
         if not self._places:
             return
         if not self._has_begun:
@@ -180,7 +180,7 @@ class Averaged:
                 place.now().copy_(mean)
 
     def _keep_equal(self) -> None:
-        """Puts what stays in the place of its mean."""
+        """Replaces means by the values that stay."""
         self._is_first &= self._is_near(self._first)
         settled = torch.where(self._is_first, self._first, self._mean)
         if self._has_begun and self._keeps_own:

@@ -1,5 +1,5 @@
-"""What a model and its script must do without where nodes join and leave the job while it trains: a
-rank that joins has the job's weights and the number of the step, and nothing else."""
+"""Restrictions on a model and its script if nodes may join and leave the job while it trains: a
+joining rank has the job's weights and the number of the step, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from strata.sampler import course
 
 
 def check_model(model: torch.nn.Module, buffers: str | None, kept: list[str]) -> None:
-    """Raises `errors.InvalidArgument` naming a buffer that training changes and that each rank
-    would have of its own, or what is kept in checkpoints."""
+    """Raises `errors.InvalidArgument` naming a buffer that training changes and each rank would
+    have for itself, or state kept in checkpoints."""
     refuse_kept(kept)
     if buffers is not None:
         return
@@ -27,7 +27,7 @@ def check_model(model: torch.nn.Module, buffers: str | None, kept: list[str]) ->
 
 
 def refuse_kept(names: list[str]) -> None:
-    """Raises `errors.InvalidArgument` naming an object that checkpoints are to keep."""
+    """Raises `errors.InvalidArgument` naming an object that checkpoints must keep."""
     for name in names:
         views.refuse(
             f"keep: {name}",
@@ -37,8 +37,8 @@ def refuse_kept(names: list[str]) -> None:
 
 
 def check_script(knows_first_step: bool) -> None:
-    """The first gradient is given: the script must know with which step it begins. Raises
-    `errors.InvalidArgument` where it does not."""
+    """Called at the first gradient: the script must know its first step. Raises
+    `errors.InvalidArgument` if it does not."""
     if not (knows_first_step or course.has_drawn):
         views.refuse(
             "this script's data",

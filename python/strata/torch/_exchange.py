@@ -1,4 +1,4 @@
-"""The exchange of one model's gradients: hooks in the backward pass, and what ends it."""
+"""The exchange of one model's gradients: hooks in the backward pass, and the end of the pass."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Exchange:
         self._buffers.write_first()
 
     def start(self, optimizer: str, says_rates: bool, facts: dict[str, Any]) -> None:
-        """Blocks until every rank has registered; training begins."""
+        """Blocks until every rank has registered; training then begins."""
         self.client.start(optimizer, says_rates, **facts)
         self.memory.open(self.entries)
         if self.marks_used and self.client.first_step:
@@ -141,7 +141,7 @@ class Exchange:
             self._awaited.extend(self.entries for _ in range(self.lag))
 
     def install_hooks(self) -> None:
-        """Makes backward passes call this as they complete gradients."""
+        """Makes backward passes call this exchange as they complete gradients."""
         for entry in self.entries:
             hook = _hook(entry, self._on_gradient)
             self._hooks.append(hook)
@@ -150,7 +150,7 @@ class Exchange:
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within it gradients only add up in `param.grad`."""
+        """Within it gradients only accumulate in `param.grad`."""
         self._pauses += 1
         try:
             yield
@@ -185,8 +185,8 @@ class Exchange:
             self._publish(entry)
 
     def _runs_last(self, entry: Entry) -> bool:
-        """Whether no hook of the script's comes after this one, and may change the gradient. Else
-        the pass's end gives it, and from the next pass on this hook is the last one."""
+        """Returns whether no later hook of the script may change the gradient. Otherwise the pass's
+        end publishes it, and from the next pass on this hook is the last one."""
         hooks = getattr(entry.param, "_post_accumulate_grad_hooks", None)
         number = self._hook_ids.get(entry.index)
         if not hooks or number is None or next(reversed(hooks)) == number or number not in hooks:
@@ -195,7 +195,7 @@ class Exchange:
         return False
 
     def begin_pass(self, first: Tensor | None) -> None:
-        """Opens a pass with the first gradient that is there, None: there is none."""
+        """Opens a pass with its first gradient; None: there is none."""
         self.meet_checkpoint()
         self.check_places()
         self.on_pass_begin()
@@ -207,7 +207,7 @@ class Exchange:
 
     def check_places(self) -> None:
         """Raises `errors.InvalidArgument` naming a parameter that has become another kind of tensor
-        since it was registered."""
+        since its registration."""
         for entry in self.entries:
             param = entry.param
             if param.dtype not in _tensors.DTYPES:
@@ -222,7 +222,7 @@ class Exchange:
                 )
 
     def count_samples(self) -> int:
-        """Returns how many samples a step counts that this rank makes by itself."""
+        """Returns the number of samples of a step that this rank makes by itself."""
         samples, must_be_zero = self._find_samples(self.first_gradient)
         if must_be_zero:
             for entry in self.entries:
@@ -253,12 +253,12 @@ class Exchange:
 
     @property
     def takes_no_samples(self) -> bool:
-        """Whether a step may have no samples on this rank: not where a codec carries means, as
-        ranks could not tell that none had any."""
+        """Returns whether a step may have no samples on this rank: not if a codec encodes means,
+        because ranks could not tell that none had any."""
         return self.client.is_alone or not self.gives_means or self.marks_used
 
     def set_samples(self, samples: int) -> None:
-        """Says how many samples the gradients of the step to come are means over."""
+        """Sets the number of samples over which the gradients of the next step are means."""
         if self.in_pass or self.has_passed:
             if samples != self.pass_samples:
                 raise errors.OutOfOrder(
@@ -284,7 +284,7 @@ class Exchange:
             )
 
     def meet_checkpoint(self) -> None:
-        """Something of the next step begins: a checkpoint that is due takes what there is."""
+        """The next step has begun: a due checkpoint captures the present state."""
         if self.keeper is not None:
             self.keeper.check_script()
             self.keeper.capture(has_run=True)
@@ -306,7 +306,7 @@ class Exchange:
         self._given[entry.index] = dense, dense._version
 
     def give(self, entry: Entry, gradient: Tensor) -> None:
-        """Gives the job a gradient, which lies in memory as its parameter does."""
+        """Publishes a gradient, which has the memory layout of its parameter."""
         if self.in_pass and self.pass_samples == 0:
             # It counts nothing: the end of the step makes it zeros.
             if self._must_be_zero:
@@ -323,13 +323,13 @@ class Exchange:
         self.on_published(entry)
 
     def _finite_or_zeros(self, gradient: Tensor) -> Tensor:
-        """On a GPU the host does not look at gradients: it could only after all that is queued."""
+        """On a GPU the host does not check gradients: it would have to wait for all queued work."""
         bad = ~torch.isfinite(gradient).all()
         self._bad = bad if self._bad is None else self._bad | bad
         return torch.where(bad, torch.zeros_like(gradient), gradient)
 
     def _take_error(self, entry: Entry, code: int) -> None:
-        """With a GradScaler the job goes on after a gradient that is not finite."""
+        """With a GradScaler the job continues after a gradient that is not finite."""
         if code != _library.INVALID_ARGUMENT:
             _library.fail(code)
         if not self.skips_nonfinite:
@@ -342,7 +342,7 @@ class Exchange:
         self.has_nonfinite = True
 
     def finish_pass(self) -> None:
-        """Gives what no hook has given, zeros where there is no gradient, and ends the pass."""
+        """Publishes what no hook has published, zeros for missing gradients, and ends the pass."""
         self._check_given()
         if not self.in_pass:
             self.begin_pass(self.first_gradient)
@@ -376,17 +376,17 @@ class Exchange:
 
     @property
     def first_gradient(self) -> Tensor | None:
-        """The gradient that a backward pass gives first; None: no parameter has one."""
+        """The gradient that a backward pass completes first; None: no parameter has one."""
         gradients = (entry.param.grad for entry in self.entries)
         return next((gradient for gradient in gradients if gradient is not None), None)
 
     def _like_params(self, value: float) -> Tensor:
-        """A number where the parameters lie."""
+        """Returns a number in the memory of the parameters' device."""
         device = self.entries[0].param.device
         return torch.full((1,), value, dtype=torch.float32, device=device)
 
     def check_ended(self) -> None:
-        """Raises `errors.OutOfOrder` where gradients were given and no step followed."""
+        """Raises `errors.OutOfOrder` if gradients were published and no step followed."""
         if self.in_pass:
             raise errors.OutOfOrder(
                 "the last backward() had no step(): its gradients were given to the servers while"
@@ -394,25 +394,26 @@ class Exchange:
             )
 
     def forget_pass(self, *optimizers: object) -> None:
-        """What the last pass brought leads to no step of these optimizers, or of all, any more."""
+        """The result of the last pass no longer leads to a step of these optimizers, or of all."""
         self.has_passed = False
         self.unstepped -= {id(optimizer) for optimizer in optimizers or self.optimizers}
 
     @property
     def averages_buffers(self) -> bool:
-        """Whether there are buffers that are averaged."""
+        """Whether any buffers are averaged."""
         return bool(self._buffers)
 
     def averaged(self) -> Iterator[tuple[int, Tensor]]:
-        """Yields the buffers that are averaged, as the model has them now."""
+        """Yields the model's present averaged buffers."""
         return self._buffers.now()
 
     def publish_buffers(self, samples: int) -> None:
-        """Gives the buffers that are averaged, which count as so many samples'."""
+        """Publishes the averaged buffers, weighted by this many samples."""
         self._buffers.publish(samples)
 
     def _check_given(self) -> None:
-        """Raises `errors.OutOfOrder` naming a gradient that has changed since a hook gave it."""
+        """Raises `errors.OutOfOrder` naming a gradient that has changed since a hook published
+        it."""
         if not self._given:
             return
         for entry in self.entries:
@@ -427,7 +428,7 @@ class Exchange:
                 )
 
     def _publish_used(self, missing: list[Entry]) -> None:
-        """Says which gradients there are in this pass."""
+        """Publishes which gradients this pass has."""
         self._awaited.append(missing if self.pass_samples else self.entries)
         if self.pass_samples == 0:
             return
@@ -441,8 +442,8 @@ class Exchange:
         _library.check(self.memory.publish(self._used_index, used, float(self.pass_samples)))
 
     def read_used(self) -> Collection[int]:
-        """Returns the indices of tensors of which no rank had a gradient in the pass whose means
-        are there; all, where no rank had samples. Once for each pass."""
+        """Returns the indices of tensors of which no rank had a gradient in the pass of the present
+        means; all tensors, if no rank had samples. Once for each pass."""
         self.was_empty = False
         if not self.marks_used or len(self._awaited) <= self.lag:
             return ()
@@ -456,8 +457,8 @@ class Exchange:
         return {entry.index for entry, share in zip(self.entries, of_entries) if share == 0}
 
     def read_into_gradients(self, unused: Collection[int]) -> None:
-        """Waits for what the job gives back for each parameter, and writes it over `param.grad`,
-        which is None for those that are unused."""
+        """Waits for the job's result for each parameter, and writes it to `param.grad`, which is
+        None for unused ones."""
         read = self.memory.read
         for entry in self.entries:
             param = entry.param
@@ -475,17 +476,17 @@ class Exchange:
                 _library.fail(code)
 
     def read_into_params(self) -> None:
-        """Waits for the weights and writes them over the parameters."""
+        """Waits for the weights and writes them to the parameters."""
         for entry in self.entries:
             _library.check(self.memory.read(entry.index, entry.param.detach()))
 
     def read_buffers(self) -> None:
-        """Waits for the averaged buffers and writes them over the model's."""
+        """Waits for the averaged buffers and writes them to the model's."""
         if not self.was_empty:
             self._buffers.read()
 
     def read_skip(self) -> bool:
-        """Whether any rank had a gradient that was not finite in this pass."""
+        """Returns whether any rank had a gradient that was not finite in this pass."""
         if not self.skips_nonfinite or self.was_empty:
             return False
         flag = self._like_params(0.0)
@@ -498,7 +499,7 @@ def _nothing(*_: object) -> None:
 
 
 def _hook(entry: Entry, call: Callable[[Entry], None]) -> Any:
-    """Calls `call(entry)` once a backward pass has added up the parameter's gradient."""
+    """Calls `call(entry)` once a backward pass has accumulated the parameter's gradient."""
     param: Any = entry.param
     if hasattr(param, "register_post_accumulate_grad_hook"):
         return param.register_post_accumulate_grad_hook(lambda _: call(entry))

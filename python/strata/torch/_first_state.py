@@ -1,5 +1,5 @@
-"""State that an optimizer has before it is wrapped, as one that a script has loaded: rank 0's
-becomes that of all ranks, as its weights do."""
+"""Optimizer state that exists before the optimizer is wrapped, such as loaded state: rank 0's state
+becomes that of all ranks, like its weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXCHANGES = 3
 
 
 def is_there(state: Mapping[Any, Any]) -> bool:
-    """Whether an optimizer's state, by parameter, has anything."""
+    """Returns whether an optimizer's state, by parameter, is not empty."""
     return any(_parts(of_param) for of_param in state.values())
 
 
@@ -41,7 +41,7 @@ def refuse_on_servers(
     client: Client, optimizer: torch.optim.Optimizer, entries: Sequence[Entry]
 ) -> None:
     """Raises `errors.InvalidArgument` naming the first parameter with state: the servers begin
-    without any, unless they go on from a checkpoint, whose state counts."""
+    without any, unless they resume from a checkpoint, whose state counts."""
     names = {id(entry.param): entry.name for entry in entries}
     for param, of_param in optimizer.state.items():
         parts = _parts(of_param)
@@ -92,7 +92,7 @@ class FirstState:
         return found
 
     def offer(self) -> None:
-        """Rank 0, before the start: leaves its state for the others."""
+        """On rank 0, before the start: leaves its state for the others."""
         if not self._path or self._client.rank != 0:
             return
         with contextlib.suppress(FileNotFoundError):
@@ -114,7 +114,7 @@ class FirstState:
         process.first_state = self._path
 
     def take(self) -> None:
-        """The other ranks, once all have started: their state becomes rank 0's."""
+        """On the other ranks, once all have started: replaces their state by rank 0's."""
         if not self._path or self._client.rank == 0:
             return
         try:
@@ -140,7 +140,7 @@ def _is_one_host(client: Client) -> bool:
 
 
 def _keep_dtypes(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Loading makes state of the parameter's type, which rank 0's need not be."""
+    """Loading converts state to the parameter's type, which rank 0's need not have."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     for number, param in zip(numbers, params):

@@ -80,7 +80,7 @@ class Keeper:
         self._knows_first_step = False
 
     def begin(self) -> None:
-        """Training begins, or goes on: everything is as the checkpoint has it."""
+        """Training begins or resumes: restores everything from the checkpoint."""
         process.on_keep = self.on_keep
         if not self._client.first_step:
             return
@@ -98,14 +98,15 @@ class Keeper:
         return _state_file.decode(content, f"the state of rank {rank}")
 
     def first_step(self) -> int:
-        """The first step of this process, which the script is about to make."""
+        """Returns the first step of this process, which the script is about to make."""
         if not self._knows_first_step and self._own is not None and not course.skips:
             self._restore()
         self._knows_first_step = True
         return self._client.first_step
 
     def note(self) -> bool:
-        """A step has ended, and the optimizer has made it. Returns whether a checkpoint has it."""
+        """A step has ended, and the optimizer has made it. Returns whether a checkpoint is due with
+        it."""
         if not self._client.checkpoint_due():
             return False
         self._is_pending = True
@@ -121,8 +122,8 @@ class Keeper:
             self.capture()
 
     def capture(self, has_run: bool = False) -> None:
-        """Something of the next step begins, the model has run in it or not: gives the state that
-        is due."""
+        """The next step has begun, and the model may have run in it: gives the state that is
+        due."""
         if not self._is_pending:
             return
         self._is_pending = False
@@ -144,7 +145,7 @@ class Keeper:
         self._client.give_state(_state_file.encode({"own": own, "shared": shared}))
 
     def check_script(self) -> None:
-        """The first gradient is given: the script must know with which step it begins."""
+        """Called at the first gradient: the script must know its first step."""
         if self._has_checked:
             return
         self._has_checked = True
@@ -177,7 +178,7 @@ class Keeper:
             )
 
     def on_keep(self, name: str) -> None:
-        """Has an object go on as the checkpoint has it, where the job goes on from one."""
+        """Restores an object from the checkpoint, if the job resumes from one."""
         if self._own is None:
             return
         states = self._own["kept"]

@@ -1,4 +1,4 @@
-"""Where tensors lie, and how they reach the job's arenas: on the host, or on the rank's GPU."""
+"""The place of tensors, and how they reach the job's arenas: on the host, or on the rank's GPU."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from strata.torch._tensors import Entry
 
 
 class Memory(Protocol):
-    """How gradients are given and weights taken. Calls return an error code of the library."""
+    """How gradients are published and weights read. Calls return an error code of the library."""
 
     device_type: str
     marks_absent: bool
     """Whether the library was told so: gradients are given without -0.0."""
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether the tensor lies where the job computes."""
+        """Returns whether the tensor is in the memory in which the job computes."""
 
     def accept(self) -> None:
-        """Says before the arenas are made where tensors will lie."""
+        """Announces, before the arenas are created, where tensors will be."""
 
     def open(self, entries: Sequence[Entry]) -> None:
-        """Training begins: the arenas are where they stay. Raises `errors.InvalidArgument` naming a
-        parameter that lies elsewhere."""
+        """Training begins: the arenas have their final place. Raises `errors.InvalidArgument`
+        naming a parameter that is elsewhere."""
 
     def begin(self) -> None:
-        """A pass begins."""
+        """Begins a pass."""
 
     def publish(self, index: int, values: Tensor, scale: float) -> int:
-        """Gives `values` times `scale` as the tensor's gradient."""
+        """Publishes `values` times `scale` as the tensor's gradient."""
 
     def read(self, index: int, into: Tensor) -> int:
-        """Waits for the tensor's weights and writes them over `into`."""
+        """Waits for the tensor's weights and writes them to `into`."""
 
     def weights(self, index: int, like: Tensor) -> Tensor:
         """Returns the tensor's weights in the arena, as a tensor like another one."""
 
 
 class HostMemory:
-    """The arenas are memory that the ranks of this node share."""
+    """The arenas are in memory that the ranks of this node share."""
 
     device_type = "cpu"
     marks_absent = False  # the library itself writes what the host gives
@@ -83,7 +83,7 @@ class HostMemory:
 
 
 class DeviceMemory:
-    """The arenas lie on the rank's GPU, where work keeps the order of PyTorch's stream."""
+    """The arenas are on the rank's GPU, where work keeps the order of PyTorch's stream."""
 
     device_type = "cuda"
     marks_absent = False
@@ -115,7 +115,7 @@ class DeviceMemory:
         self._use_stream()
 
     def _use_stream(self) -> None:
-        """Follows the stream that PyTorch computes in now."""
+        """Uses PyTorch's current stream from now on."""
         stream = _torch_cuda.cuda.stream(self._number)
         if stream != self._stream:
             _library.check(lib.strata_compute_in(self._client.handle, stream))
@@ -153,5 +153,5 @@ class DeviceMemory:
 
 
 def of(client: Client) -> Memory:
-    """Returns what fits the job: `device: GPU` or not."""
+    """Returns the memory for the job: `device: GPU` or not."""
     return DeviceMemory(client) if client.job.get("device") == "GPU" else HostMemory(client)

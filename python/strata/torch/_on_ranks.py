@@ -1,4 +1,4 @@
-"""The optimizer on the ranks: each rank makes its own step with the mean gradient of all."""
+"""The optimizer on the ranks: each rank makes its own step with the mean gradient of all ranks."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class EveryStep(Trainer):
         self._prepared.add(id(optimizer))
 
     def _makes_no_update(self) -> bool:
-        """Whether the means that are there stand for no step: those before the first one's."""
+        """Returns whether the present means belong to no step: those before the first one's."""
         exchange = self.exchange
         return self._is_delayed and exchange.passes == 1 and not exchange.client.first_step
 
@@ -156,7 +156,7 @@ class EveryStep(Trainer):
 
 
 def _mark(gradient: Any, number: int) -> None:
-    """Says on a gradient that an exchange brought it."""
+    """Marks a gradient as the result of an exchange."""
     if gradient is not None:
         gradient._strata_mean = (number, gradient._version)
 
@@ -192,7 +192,7 @@ class LocalSteps(Trainer):
         process.before_finish.insert(0, self._exchange_rest)
 
     def exchange_gradients(self) -> None:
-        """Gradients stay on the rank."""
+        """Does nothing: gradients stay on the rank."""
 
     def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> Any:
         exchange = self.exchange

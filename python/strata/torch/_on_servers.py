@@ -1,4 +1,4 @@
-"""The optimizer where the job has its weights: parameters lie in memory that the ranks of a node
+"""The optimizer on the servers, or in the ring: parameters are in memory that the ranks of a node
 share."""
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Served(Trainer):
         self.count_step()
 
     def _keep_final(self) -> None:
-        """The final weights are there: from now on they are this process's own."""
+        """The final weights have arrived: from now on they are this process's own."""
         if self._waits is not None:
             self._waits.end()
         if self.exchange.memory.device_type == "cpu":

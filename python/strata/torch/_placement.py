@@ -1,4 +1,4 @@
-"""Where a job's optimizer runs: on its ranks, as with DDP, or where the job has its weights."""
+"""Where a job's optimizer runs: on its ranks, as with DDP, or with the job's weights."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ RANKS, SERVERS = "ranks", "servers"
 
 
 def local_steps(job: dict[str, Any]) -> int:
-    """Returns how many steps ranks make between two exchanges; 0: each step is one."""
+    """Returns the number of steps between two exchanges; 0: every step is exchanged."""
     return int(job["consistency"].get("lazy", {}).get("local_steps", 0))
 
 
 def is_delayed(job: dict[str, Any]) -> bool:
-    """Whether the mean gradient of a step comes one step later (double buffering)."""
+    """Returns whether the mean gradient of a step arrives one step later (double buffering)."""
     return bool(job["consistency"].get("lazy", {}).get("double_buffering", False))
 
 
@@ -36,15 +36,15 @@ def _refuse_codecs(job: dict[str, Any], what: str, but: tuple[str, ...], why: st
 
 
 def refuse_if_lossy(job: dict[str, Any], what: str) -> None:
-    """Raises `errors.InvalidArgument` naming what needs whole means, where the job's codec leaves
-    parts of them out."""
+    """Raises `errors.InvalidArgument` naming what needs complete means, if the job's codec omits
+    parts of them."""
     why = "which leaves parts of means out: FP32, FP16 and BF16 do not"
     _refuse_codecs(job, what, ("FP32", "FP16", "BF16"), why)
 
 
 def refuse_if_encoded(job: dict[str, Any], what: str) -> None:
-    """Raises `errors.InvalidArgument` naming what needs means to the bit: what rounding leaves of
-    one step is part of the next."""
+    """Raises `errors.InvalidArgument` naming what needs bit-exact means: with a codec the rounding
+    error of one step is part of the next."""
     why = (
         "by which what is left of one step's overflow would count in the next: use FP32, or"
         " bfloat16 autocast"
@@ -53,15 +53,15 @@ def refuse_if_encoded(job: dict[str, Any], what: str) -> None:
 
 
 def marks_used(job: dict[str, Any]) -> bool:
-    """Whether ranks tell each other which gradients they have: where means come back to the bit.
-    With a codec, what it left out of earlier steps is part of each mean."""
+    """Returns whether ranks tell each other which gradients they have: if means are bit-exact. With
+    a codec, its residual of earlier steps is part of each mean."""
     if job.get("exchange") == "NONE":
         return False
     return all(job.get(way, {}).get("codec", "FP32") == "FP32" for way in ("push", "pull"))
 
 
 def mode_name(job: dict[str, Any]) -> str:
-    """Returns the job's mode in a word, for errors."""
+    """Returns the name of the job's mode, for errors."""
     consistency = job["consistency"]
     if "sync" in consistency:
         return "sync"
@@ -75,7 +75,8 @@ def mode_name(job: dict[str, Any]) -> str:
 
 
 def ranks_may_optimize(job: dict[str, Any]) -> bool:
-    """Whether all nodes see the same gradients, so that optimizers of the ranks' own stay alike."""
+    """Returns whether all nodes see the same gradients, so that the ranks' own optimizers stay
+    equal."""
     consistency = job["consistency"]
     if "sync" in consistency:
         return True

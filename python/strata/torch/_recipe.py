@@ -1,4 +1,5 @@
-"""A PyTorch optimizer as the job's: its kind, its constants, and a learning rate per step."""
+"""A PyTorch optimizer in terms of the job: its kind, its constants, and a learning rate per
+step."""
 
 from __future__ import annotations
 
@@ -14,8 +15,7 @@ _TOLERANCE = 1e-6
 
 
 class Recipe:
-    """What the job is told of an optimizer. Rates of groups keep the ratios that they have at
-    first."""
+    """The job's description of an optimizer. The groups' rates keep their initial ratios."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, text: str) -> None:
         self.text = text
@@ -32,7 +32,7 @@ class Recipe:
         self._constants = [_constants(group) for group in groups]
 
     def multipliers(self, entry: Entry) -> tuple[float, float]:
-        """Returns the factors of the parameter's learning rate and weight decay."""
+        """Returns the multipliers of the parameter's learning rate and weight decay."""
         return self._ratios[entry.group], self._decays[entry.group]
 
     def rate(self) -> float:
@@ -62,7 +62,7 @@ class Recipe:
         return base
 
     def check_same_rate(self, given: float | None) -> None:
-        """Raises `errors.InvalidArgument` where the rate has changed since the pass began."""
+        """Raises `errors.InvalidArgument` if the rate has changed since the pass began."""
         rate = self.rate()
         if given is not None and rate != given:
             raise errors.InvalidArgument(
@@ -73,8 +73,8 @@ class Recipe:
 
 
 def rates(optimizer: torch.optim.Optimizer) -> list[float]:
-    """Returns the learning rates of the groups. Raises `errors.InvalidArgument` naming a group that
-    has none."""
+    """Returns the learning rates of the groups. Raises `errors.InvalidArgument` naming a group
+    without one."""
     found = []
     for number, group in enumerate(optimizer.param_groups):
         try:
@@ -90,7 +90,7 @@ def rates(optimizer: torch.optim.Optimizer) -> list[float]:
 
 
 def _constants(group: dict[str, Any]) -> dict[str, Any]:
-    """What of a group the job was told, besides the rate."""
+    """Returns the options of a group that the job was told, besides the rate."""
     fields = (
         "weight_decay",
         "momentum",
@@ -117,7 +117,8 @@ def _refuse(number: int, field: str, value: object, why: str) -> errors.InvalidA
 
 
 def _same(groups: Sequence[dict[str, Any]], field: str) -> Any:
-    """Returns what all groups have. Raises `errors.InvalidArgument` naming one that differs."""
+    """Returns the common value of all groups. Raises `errors.InvalidArgument` naming a group that
+    differs."""
     first = groups[0].get(field)
     for number, group in enumerate(groups):
         if group.get(field) != first:

@@ -1,5 +1,5 @@
-"""What a rank keeps, as bytes: a safetensors file, whose tensors have names, and the rest as JSON
-in its metadata. Nothing in it is code, as a pickle would be."""
+"""A rank's state as bytes: a safetensors file with named tensors, and the rest as JSON in its
+metadata. Unlike a pickle, it contains no code."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ _DTYPES = {code: dtype for dtype, code in _CODES.items()}
 
 
 class _Writer:
-    """Takes a tree of values apart: tensors by their places in it, and the rest."""
+    """Splits a tree of values: tensors by their paths, and the rest."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
 
     def plain(self, value: Any, place: str) -> Any:
-        """Returns a value as JSON has it; what JSON does not know is an object with one name."""
+        """Returns a value as JSON; a value that JSON does not support becomes an object with one
+        name."""
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
@@ -112,7 +113,7 @@ def encode(tree: dict[str, Any]) -> bytes:
 
 
 class _Reader:
-    """Puts a tree together again."""
+    """Rebuilds a tree."""
 
     def __init__(self, header: dict[str, Any], values: np.ndarray[Any, Any]) -> None:
         self._header = header

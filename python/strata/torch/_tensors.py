@@ -1,5 +1,5 @@
-"""What of a model and its optimizer a job trains: which tensors, how they lie in memory, and what
-cannot be."""
+"""The tensors of a model and its optimizer that a job trains, their memory layout, and the
+unsupported ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES = {
 
 @dataclass
 class Entry:
-    """A tensor that is trained: a parameter of the model and of an optimizer."""
+    """A trained tensor: a parameter of the model and of an optimizer."""
 
     name: str
     param: torch.nn.Parameter
@@ -32,8 +32,7 @@ class Entry:
 
     @property
     def memory_shape(self) -> tuple[int, ...]:
-        """The shape with the dimensions in the order in which they lie in memory, outermost
-        first."""
+        """The shape with the dimensions in memory order, outermost first."""
         order = memory_order(self.param)
         return tuple(self.param.shape[i] for i in order)
 
@@ -55,7 +54,7 @@ def memory_order(tensor: Tensor) -> list[int]:
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """Whether the elements fill their memory, each once, in whichever order of dimensions."""
+    """Returns whether the elements fill their memory, each once, in any order of dimensions."""
     if tensor.is_contiguous():
         return True
     expected = 1
@@ -68,7 +67,7 @@ def is_dense(tensor: Tensor) -> bool:
 
 
 def overlaps_itself(tensor: Tensor) -> bool:
-    """Whether some elements lie in the same memory, as those of an expanded tensor do."""
+    """Returns whether some elements share memory, as in an expanded tensor."""
     reach = 0
     for i in reversed(memory_order(tensor)):
         if tensor.shape[i] > 1:
@@ -79,7 +78,7 @@ def overlaps_itself(tensor: Tensor) -> bool:
 
 
 def alike(tensor: Tensor, param: Tensor) -> Tensor:
-    """Returns the tensor, or a copy of it, that lies in memory as the parameter does."""
+    """Returns the tensor, or a copy of it, in the memory layout of the parameter."""
     if tensor.stride() == param.stride() or (tensor.is_contiguous() and param.is_contiguous()):
         return tensor
     copy = torch.empty_strided(
@@ -180,8 +179,8 @@ def entries(
 
 @dataclass
 class Constant:
-    """A tensor that is not trained, and must be the same on all ranks: a parameter that is frozen
-    or of no optimizer, or a buffer."""
+    """A tensor that is not trained and must be equal on all ranks: a parameter that is frozen or
+    belongs to no optimizer, or a buffer."""
 
     name: str
     tensor: Tensor
@@ -208,7 +207,7 @@ def checksum(values: Iterable[object]) -> int:
 
 
 def _parts(tensor: Tensor) -> list[Tensor]:
-    """Returns dense tensors that say what a tensor holds; of a sparse one its indices and
+    """Returns dense tensors with the contents of a tensor; for a sparse one its indices and
     values."""
     if tensor.layout == torch.strided:
         return [tensor]
@@ -271,7 +270,7 @@ def float_buffers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module, st
 
 
 def refuse_shared(model: torch.nn.Module, trained: Sequence[Entry]) -> None:
-    """Raises `errors.InvalidArgument` naming what shares memory with a parameter that is trained,
+    """Raises `errors.InvalidArgument` naming a tensor that shares memory with a trained parameter,
     for optimizers that move parameters to other memory, where it would not be shared."""
     own = {id(entry.param) for entry in trained}
     named: list[tuple[str, str, Tensor]] = [("parameter", *p) for p in model.named_parameters()]
@@ -308,5 +307,5 @@ def view_at(address: int, like: Tensor) -> Tensor:
 
 
 def write_floats(address: int, tensor: Tensor) -> None:
-    """Writes a dense tensor's elements as fp32 to an address, in the order in which they lie."""
+    """Writes a dense tensor's elements as fp32 to an address, in memory order."""
     view_at(address, tensor).copy_(tensor.detach())

@@ -1,4 +1,4 @@
-"""What all ways to train have: an exchange, a step, and reports."""
+"""The common parts of all ways to train: an exchange, a step, and reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Batches:
         self._exchange: Exchange | None = None
 
     def watch(self, reporter: Reporter, exchange: Exchange) -> None:
-        """Tells these of each batch from now on."""
+        """Tells these trainers of each batch from now on."""
         if self._reporter is None:
             iterator = dataloader._BaseDataLoaderIter
             setattr(iterator, "__next__", self._telling(iterator.__next__))
@@ -54,7 +54,7 @@ class _Batches:
 
 
 def _samples_in(batch: Any) -> int:
-    """Returns the first extent of a batch's first tensor; 0: it has none."""
+    """Returns the first dimension of a batch's first tensor; 0: it has none."""
     if isinstance(batch, torch.Tensor):
         return batch.shape[0] if batch.dim() else 1
     parts: Iterable[Any] = ()
@@ -69,7 +69,7 @@ _batches = _Batches()
 
 
 class Trainer:
-    """Stands between a wrapped optimizer and the exchange. One per process."""
+    """Connects a wrapped optimizer with the exchange. One per process."""
 
     def __init__(self, exchange: Exchange, reporter: Reporter) -> None:
         self.exchange = exchange
@@ -81,31 +81,31 @@ class Trainer:
         self.steps_per_exchange = 1
 
     def compare_ranks(self, every: int) -> None:
-        """Has ranks be compared every so many steps, at checkpoints and at the end; 0: never."""
+        """Compares ranks every so many steps, at checkpoints and at the end; 0: never."""
         exchange = self.exchange
         self._agreement = Agreement(exchange.client, exchange.entries, exchange.optimizers, every)
 
     def _compare(self, steps: int) -> None:
-        """Ranks may be compared now, after so many steps."""
+        """Ranks may be compared now, after this many steps."""
         if self._agreement is not None:
             self._agreement.at(steps, self._is_due)
         self._is_due = False
 
     def _compare_last(self, steps: int) -> None:
-        """The same, and they are: no more steps come."""
+        """Compares ranks for the last time: no more steps come."""
         if self._agreement is not None:
             self._agreement.compare(steps)
 
     def watch_frozen(self, frozen: list[tuple[str, Any]]) -> None:
-        """Remembers parameters that are not trained, so that none is unfrozen unseen."""
+        """Remembers parameters that are not trained, to detect one that is unfrozen later."""
         self._frozen = frozen
 
     def watch_batches(self) -> None:
-        """Counts what DataLoaders hand out."""
+        """Counts the batches of DataLoaders."""
         _batches.watch(self._reporter, self.exchange)
 
     def clip(self) -> None:
-        """Scales the gradients down where their norm over all parameters is above `clip_norm`."""
+        """Scales the gradients down if their norm over all parameters exceeds `clip_norm`."""
         if self.clip_norm:
             params = [entry.param for entry in self.exchange.entries]
             torch.nn.utils.clip_grad_norm_(params, self.clip_norm)
@@ -120,22 +120,23 @@ class Trainer:
                 )
 
     def set_samples(self, samples: int) -> None:
-        """Sets how many samples this rank's gradients are means over, from the next pass on."""
+        """Sets the number of samples over which this rank's gradients are means, from the next pass
+        on."""
         self.exchange.set_samples(_checks.samples("samples", samples))
 
     def check_load(self, state: Mapping[str, Any]) -> None:
-        """Raises `errors.InvalidArgument` where the optimizer cannot go on from such a state."""
+        """Raises `errors.InvalidArgument` if the optimizer cannot continue from such a state."""
 
     def exchange_gradients(self) -> None:
-        """Ends the exchange of the gradients that are there, unless that has been done."""
+        """Exchanges the present gradients, unless that has been done."""
         raise NotImplementedError
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Exchanges the gradients that are there, unless this optimizer's have been."""
+        """Exchanges the present gradients, unless this optimizer's have been."""
         self.exchange_gradients()
 
     def step(self, optimizer: torch.optim.Optimizer, own_step: Callable[[], Any]) -> Any:
-        """Makes the step of one of the optimizers, `own_step` where that runs here."""
+        """Makes the step of one of the optimizers, by `own_step` if it runs here."""
         raise NotImplementedError
 
     def count_step(self) -> None:

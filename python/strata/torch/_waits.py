@@ -1,5 +1,5 @@
-"""Waits per tensor: the next forward pass begins while weights of later layers are still on their
-way."""
+"""Waits per tensor: the next forward pass begins while weights of later layers are still in
+flight."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Parameters(dict[str, Any]):
 
 
 class _WaitForAll:
-    """A hook before a module's forward pass. Copies of the module have none of it."""
+    """A hook before a module's forward pass. Copies of the module do not have it."""
 
     def __init__(self, waits: PerTensor) -> None:
         self._waits = waits
@@ -57,7 +57,7 @@ class _WaitForAll:
 
 
 class PerTensor:
-    """Which parameters' weights have not been waited for in this step."""
+    """The parameters whose weights have not been waited for in this step."""
 
     def __init__(self, exchange: Exchange, model: torch.nn.Module) -> None:
         self._client = exchange.client
@@ -70,11 +70,11 @@ class PerTensor:
                 module.register_forward_pre_hook(_WaitForAll(self))
 
     def begin(self) -> None:
-        """A step has ended: all weights are on their way."""
+        """A step has ended: all weights are in flight."""
         self._left = set(self._indices)
 
     def end(self) -> None:
-        """No more steps: all weights are there."""
+        """No more steps come: all weights have arrived."""
         self._left.clear()
 
     def wait(self, param: object) -> None:
