@@ -75,7 +75,7 @@ echo "copying what goes into the packages"
 cp -RL "$root/deploy/debian" "$top/"
 cp -L "$root/deploy/systemd/strata.sysusers" "$top/debian/strata.sysusers"
 rm -f "$top/debian/README.md"
-cp -RL "$root"/deploy/{client,systemd,install_client.sh} "$top/deploy/"
+cp -RL "$root"/deploy/{templates,systemd,install_client.sh} "$top/deploy/"
 cp -RL "$root/examples" "$top/"
 cp -L "$root"/docs/*.md "$root"/docs/*.svg "$top/docs/"
 python3 "$root/docs/generate/all.py" "$top/docs" --strata "$built/$program" > /dev/null ||
