@@ -488,7 +488,7 @@ absl::Status CheckValues(const std::map<std::string, double>& values) {
         absl::StrFormat("%d values in a report, at most %d", values.size(), kReportValuesMax));
   }
   for (const auto& [name, value] : values) {
-    const auto refuse = [&](absl::string_view why) {
+    const auto refuse = [&name = name](absl::string_view why) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "value \"%s\": %s", absl::CEscape(name).substr(0, 2 * kValueNameMax), why));
     };
