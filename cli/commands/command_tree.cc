@@ -26,7 +26,7 @@ bool IsWord(absl::string_view text) {
   });
 }
 
-// What stands in the parentheses of "ssp(3)" and "ssp(s)"; nothing: it is no such call.
+// Returns the text between the parentheses of "ssp(3)" or "ssp(s)"; nullopt if it is no call.
 std::optional<absl::string_view> ArgumentIn(absl::string_view text) {
   if (!absl::ConsumeSuffix(&text, ")")) return std::nullopt;
   const size_t open = text.find('(');

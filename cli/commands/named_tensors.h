@@ -96,7 +96,7 @@ class NamedTensors {
   bool needs_node_ = false, has_node_ = false;
   std::vector<float> weights_;
   const bool with_optimizer_;
-  // What the program keeps; an error: why that is nothing to be exported.
+  // The tensors that the program keeps, or the error that says why they cannot be exported.
   absl::StatusOr<std::vector<SavedTensor>> kept_;
   // The state of the weights that all nodes share, and of each node's own.
   std::unique_ptr<State> shared_, own_;

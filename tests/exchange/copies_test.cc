@@ -14,8 +14,7 @@ namespace {
 
 using client::Client;
 
-constexpr uint64_t kCopiesChunk = 16384;  // elements, enough for a chunk to go by reference
-constexpr uint64_t kElements = 4 * kCopiesChunk;
+constexpr uint64_t kElements = 4 * 16384;  // four chunks, large enough to go by reference
 constexpr uint64_t kModelBytes = kElements * sizeof(float);
 constexpr uint64_t kCopiesSteps = 40;
 constexpr uint64_t kCopiesNodes = 2;
@@ -49,8 +48,8 @@ absl::Status TrainCopies(Client* client) {
 Copied CopiedBy(uint32_t ranks_per_node, const std::string& extra) {
   proto::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      absl::StrCat("name: 'copies' max_steps: ", kCopiesSteps, " chunk_elements: ", kCopiesChunk,
-                   " ", "optimizer { sgd {} } program { path: 'none' } ", extra),
+      absl::StrCat("name: 'copies' max_steps: ", kCopiesSteps, " chunk_elements: 16384 ",
+                   "optimizer { sgd {} } program { path: 'none' } ", extra),
       &job));
   NodeCluster cluster({kCopiesNodes, ranks_per_node, 1}, job, kElements, kCopiesSteps);
   const Copied before = Now();
@@ -69,8 +68,7 @@ void ExpectAtBothEnds(const Copied& copied) {
   EXPECT_EQ(Of(copied, CopyReason::kFirstWeights), kCopiesNodes * kModelBytes);
   EXPECT_EQ(Of(copied, CopyReason::kIntoArena), kCopiesNodes * (kCopiesSteps + 1) * kModelBytes);
   EXPECT_EQ(Of(copied, CopyReason::kRepeatedPush), 0u);
-  // A handshake's small messages may lie at any address; no chunk does.
-  EXPECT_LT(Of(copied, CopyReason::kUnaligned), kCopiesChunk * sizeof(float));
+  EXPECT_EQ(Of(copied, CopyReason::kUnaligned), 0u);
   EXPECT_EQ(Of(copied, CopyReason::kJoined), 0u);
   EXPECT_EQ(Of(copied, CopyReason::kSparse), 0u);
   EXPECT_EQ(Of(copied, CopyReason::kWholeCopy), 0u);

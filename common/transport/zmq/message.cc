@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -87,6 +88,11 @@ SendResult ResultOfErrno() {
   return zmq_errno() == EAGAIN ? SendResult::kFull : SendResult::kNoPeer;
 }
 
+// Only bytes of a chunk count as copies (common/copies.h), not those of a handshake.
+bool IsInlineChunk(const wire::Header& header) {
+  return header.element_count > 0 && header.payload_kind == wire::PayloadKind::kInline;
+}
+
 // Payloads are used as floats, and ZeroMQ places small ones at any address. A part received over a
 // kernel socket has no other user.
 void TakePayload(std::shared_ptr<Part> part, wire::Frame* frame) {
@@ -97,7 +103,8 @@ void TakePayload(std::shared_ptr<Part> part, wire::Frame* frame) {
     return;
   }
   auto copy = std::make_shared<std::vector<float>>((size + sizeof(float) - 1) / sizeof(float));
-  CopyBytes(CopyReason::kUnaligned, copy->data(), part->data(), size);
+  std::memcpy(copy->data(), part->data(), size);
+  if (IsInlineChunk(frame->header)) CountCopy(CopyReason::kUnaligned, size);
   frame->writable = reinterpret_cast<std::byte*>(copy->data());
   frame->payload = Bytes(std::move(copy), frame->writable, size);
 }
@@ -212,9 +219,7 @@ absl::Status SendQueue::Add(wire::Frame frame, RegionSession* session) {
   if (frame.by_reference && frame.header.payload_kind != wire::PayloadKind::kRegion) {
     return absl::FailedPreconditionError("the payload cannot go by reference");
   }
-  const bool is_chunk =
-      frame.header.element_count > 0 && frame.header.payload_kind == wire::PayloadKind::kInline;
-  if (is_chunk) CountCopy(CopyReason::kSocket, frame.payload.size());
+  if (IsInlineChunk(frame.header)) CountCopy(CopyReason::kSocket, frame.payload.size());
   *outstanding_ += frame.payload.size();
   frame.header.payload_checksum = wire::ChecksumToSend(frame);
   frames_.push_back(
