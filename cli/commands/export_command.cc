@@ -6,10 +6,10 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/export_tensorboard.h"
+#include "cli/options/chrome_trace.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/options.h"
 #include "cli/options/terminal.h"
-#include "cli/options/trace_file.h"
 #include "common/counted.h"
 
 namespace strata::cli {

@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "common/control/coordinator_client.h"
+#include "common/ids.h"
 #include "proto/control.pb.h"
 
 namespace strata::cli {
@@ -21,6 +24,15 @@ struct TraceCounts {
   uint64_t left_out = 0;
 };
 TraceCounts Count(const std::vector<proto::TraceBatch>& batches);
+
+// Checks early that a trace can be written to `path`; leaves nothing there. Errors: InvalidArgument
+// naming the file.
+absl::Status CheckTraceFile(const std::string& path);
+
+// Waits until the job has ended, requests its trace, writes it to `path`, reports that on standard
+// output (unless `quiet`) and warns of missing parts. Errors: the coordinator's, the file's.
+absl::Status WriteTrace(control::CoordinatorClient* client, JobId job, const std::string& path,
+                        bool quiet);
 
 }  // namespace strata::cli
 

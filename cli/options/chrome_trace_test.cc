@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "cli/options/trace_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

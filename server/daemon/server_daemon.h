@@ -2,30 +2,29 @@
 #define STRATA_SERVER_DAEMON_SERVER_DAEMON_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "common/control/credentials.h"
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
-#include "common/image/chunk_image.h"
+#include "common/ids.h"
 #include "common/os/interfaces.h"
 #include "common/os/limits.h"
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
-#include "server/daemon/job_admission.h"
 #include "server/daemon/job_checkpoints.h"
+#include "server/daemon/server_daemon_core.h"
 #include "server/shard/shard_thread.h"
 
 namespace strata::server {
@@ -58,17 +57,17 @@ struct ServerParts {
 };
 
 // The server daemon: shards on ports of their own, and the session that tells it which jobs they
-// hold.
+// hold. A ServerDaemonCore decides what becomes of the coordinator's commands.
 //
 // Threads: Start and Stop from one thread; `on_lost` is called on the session's, on which all
 // commands of the coordinator run.
-class ServerDaemon {
+class ServerDaemon : private ServerDaemonActions {
  public:
   // `on_lost`: the coordinator has refused this daemon, or is unreachable for good. Errors:
   // InvalidArgument.
   static absl::StatusOr<std::unique_ptr<ServerDaemon>> Create(
       ServerOptions options, ServerParts parts, std::function<void(const absl::Status&)> on_lost);
-  ~ServerDaemon();
+  ~ServerDaemon() override;
 
   // Opens the shards' ports, then blocks until registered. Errors: ResourceExhausted (fewer file
   // descriptors than shards and connections require, naming both), those of Endpoint::Listen and
@@ -92,38 +91,21 @@ class ServerDaemon {
   absl::Status StartShards();
   // Starts one on the first free port at or above `*port`, and sets that to the next one.
   absl::Status StartShard(uint32_t* port, uint32_t last);
-  void OnMessage(const proto::CoordinatorMessage& message);
-  void TakeIn(const proto::InstallJob& install);
-  // Admits the job if there is room for it. Errors: as JobAdmission::Admit.
-  absl::Status Admit(const proto::InstallJob& install);
-  // Calls for each shard of the job on this server, up to the first error. May be called on any
-  // thread, like EndInstall.
-  absl::Status ForShards(const proto::InstallJob& install,
-                         absl::FunctionRef<absl::Status(ShardThread&, ShardId, ShardCopy)> call);
-  // The same for each thread that holds any of them, once.
-  absl::Status ForThreads(const proto::InstallJob& install,
-                          absl::FunctionRef<absl::Status(ShardThread&)> call);
-  absl::Status BeginInstall(const proto::InstallJob& install);
-  absl::Status EndInstall(const proto::InstallJob& install);
-  void MoveShard(const proto::MoveShard& move);
-  void InstallBackup(const proto::InstallBackup& install);
-  absl::Status TakeBackup(const proto::InstallBackup& install);
-  void RemoveShard(const proto::RemoveShard& remove);
-  void FillNext(const proto::FillNext& fill);
-  template <typename Message>
-  void TellNotMoved(const Message& asked, const absl::Status& why);
-  // Installs the change on all shards of the job, and reports the outcome to the coordinator.
-  void ChangeView(const proto::ViewChange& change);
-  // Drops copies of a shard that are older than the generation, and the job with its last copy.
-  void Forget(JobId job, ShardId shard, uint32_t generation);
-  // Loads the job's checkpoint into the shards, and reports the outcome to the coordinator.
-  void Load(const proto::InstallJob& install);
-  void TellInstalled(const proto::InstallJob& install, const absl::Status& status);
-  void Remove(uint32_t job);
-  std::vector<uint32_t> RunningJobs() const;
+  void Send(proto::DaemonMessage message) override { session_->Send(std::move(message)); }
+  proto::Heartbeat MakeHeartbeat() override;
+  absl::Status BeginInstall(size_t thread, const proto::JobRecord& record, ShardId shard,
+                            ShardCopy copy) override;
+  absl::Status EndInstall(size_t thread, JobId job) override;
+  void Load(const proto::InstallJob& install) override;
+  absl::Status MoveShard(size_t thread, const proto::MoveShard& move) override;
+  absl::Status FillNext(size_t thread, const proto::FillNext& fill) override;
+  absl::Status ChangeView(size_t thread, const proto::ViewChange& change) override;
+  absl::StatusOr<bool> RemoveShard(size_t thread, JobId job, ShardId shard,
+                                   uint32_t generation) override;
+  void RemoveJob(JobId job) override;
+
   // Sends the shards' traces of traced jobs.
   void SendTraces();
-  proto::Heartbeat MakeHeartbeat();
   void AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat);
   void AddRefusals(proto::Heartbeat* heartbeat);
 
@@ -134,11 +116,10 @@ class ServerDaemon {
   std::unique_ptr<control::Session> session_;
   std::unique_ptr<JobCheckpoints> checkpoints_;  // destroyed before the shards and the session
   // Owned by the session's thread:
-  std::map<uint32_t, uint32_t> jobs_;  // their attempts
-  std::set<uint32_t> traced_;          // those of jobs_ that have a trace
-  std::atomic<bool> is_idle_ = true;   // jobs_ is empty
+  std::set<JobId> traced_;            // the jobs here that have a trace
+  std::atomic<bool> is_idle_ = true;  // no jobs are here
   control::TraceSender trace_sender_;
-  JobAdmission admission_;
+  ServerDaemonCore core_;
 };
 
 }  // namespace strata::server

@@ -181,6 +181,14 @@ absl::Status ShardCore::FillBackup(JobId job, ShardId shard, uint32_t generation
   });
 }
 
+absl::Status ShardCore::Move(const proto::MoveShard& move, std::vector<ShardAction>* actions) {
+  const JobId job(move.job_id());
+  const ShardId shard(move.shard());
+  const std::string& backup = move.backup_endpoint();
+  if (backup.empty()) return Promote(job, shard, move.generation(), actions);
+  return FillBackup(job, shard, move.generation(), backup, move.backup_is_whole(), actions);
+}
+
 absl::Status ShardCore::FillNext(JobId job, ShardId shard, uint32_t generation,
                                  const std::string& address, std::vector<ShardAction>* actions) {
   return OnShard(job, shard, actions,

@@ -91,6 +91,9 @@ class ShardCore {
   // FailedPrecondition also if this copy itself has not been filled.
   absl::Status FillBackup(JobId job, ShardId shard, uint32_t generation, const std::string& address,
                           bool is_whole, std::vector<ShardAction>* actions);
+  // Does what the coordinator asks of a shard's primary: FillBackup if `move` names a second copy,
+  // else Promote.
+  absl::Status Move(const proto::MoveShard& move, std::vector<ShardAction>* actions);
   // Limits the bytes in flight to a backup that is being filled, apart from one chunk, for copies
   // installed from now on. 0: one chunk at a time.
   void set_fill_ahead(uint64_t bytes) { fill_ahead_bytes_ = bytes; }

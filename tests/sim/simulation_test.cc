@@ -103,7 +103,7 @@ TEST(SimulationTest, NoStepIsLostWhileLostCopiesAreFilledAnewAndTakeOver) {
 }
 
 TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhoeverComesAndGoes) {
-  const Campaign campaign = RunProfile("elastic", kSeeds);
+  const Campaign campaign = RunProfile("elastic", kSeeds + 200);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
   for (size_t i = kRaresOfStayingNodes; i < kRaresWithoutDrops; ++i) {
     EXPECT_GT(campaign.rare[i], 100u) << ToString(static_cast<Rare>(i));

@@ -434,6 +434,19 @@ TEST_F(CoreDrainTest, ARestartedCoordinatorGoesOn) {
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
 }
 
+TEST_F(CoreDrainTest, AServerThatIsBackIsToldAgainWhichNextCopyItIsToForget) {
+  BeginOfThree();
+  SayInstalled("s3", 0, 2);
+  cluster_.Disconnect("s3");
+  // The copy of shard 0 alone is dropped: the server stays in the job, for the others.
+  Report("s2", 0, 2, /*is_next=*/true, 1, /*waits_ms=*/10000);
+  ASSERT_EQ(Stored(0).next_backup(), "");
+  ForgetSent();
+  Join("s3", {job_});
+  EXPECT_THAT(cluster_.Sent("s3"), Contains("RemoveShard 1 0"));
+  EXPECT_EQ(cluster_.Newest("s3", Message::kRemoveShard).remove_shard().generation(), 3u);
+}
+
 TEST_F(CoreDrainTest, WhatWasForgottenToBeFilledIsSaidAgain) {
   Train(1);
   Report("s2", 0, 7, /*is_next=*/true);

@@ -210,10 +210,6 @@ void ShardKeeper::TellMovedAgain(const std::string& daemon, const JobEntry& entr
       commands_->SendInstallBackup(entry, shard);
     }
     if (plays_a_node || home.daemon() == daemon) commands_->SendMove(entry, shard, daemon);
-    // The command to drop its copy may have been lost.
-    if (!HasCopy(home, daemon) && is_server) {
-      commands_->SendRemoveShard(entry, {shard, daemon, ShardGeneration(placement, shard)});
-    }
   }
   uint32_t shard = 0;
   for (const proto::JobShardStatus& home : entry.stored().status().shards()) {
@@ -221,6 +217,11 @@ void ShardKeeper::TellMovedAgain(const std::string& daemon, const JobEntry& entr
     if (home.next_backup() == daemon) commands_->SendInstallNext(entry, id);
     const bool fills = !home.next_backup().empty() && FillerOf(home) == daemon;
     if (fills) commands_->SendFillNext(entry, id, daemon);
+    const uint32_t below = DroppedBelow(id, entry.stored().record(), entry.stored().status());
+    // The command to drop its copy may have been lost.
+    if (is_server && !HasCopy(home, daemon) && below > placement.generation()) {
+      commands_->SendRemoveShard(entry, {id, daemon, below});
+    }
   }
 }
 

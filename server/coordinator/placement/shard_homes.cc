@@ -184,6 +184,13 @@ DroppedCopy DropNext(ShardId shard, proto::JobStatus* status) {
   return dropped;
 }
 
+uint32_t DroppedBelow(ShardId shard, const proto::JobRecord& record,
+                      const proto::JobStatus& status) {
+  const proto::JobShardStatus& home = status.shards(static_cast<int>(shard.value()));
+  const uint32_t dropped_next = home.next_generation() + (home.next_backup().empty() ? 1 : 0);
+  return std::max(ShardGeneration(record.placement(), shard), dropped_next);
+}
+
 uint32_t CountCopies(const std::string& daemon, const proto::JobStatus& status) {
   uint32_t copies = 0;
   for (const proto::JobShardStatus& shard : status.shards()) {

@@ -64,6 +64,10 @@ const std::string& FillerOf(const proto::JobShardStatus& shard);
 DroppedCopy TakeNext(ShardId shard, proto::JobRecord* record, proto::JobStatus* status);
 // Drops the next backup. REQUIRES: there is one.
 DroppedCopy DropNext(ShardId shard, proto::JobStatus* status);
+// Returns the generation below which every copy of the shard has been dropped, unless its server
+// has one now.
+uint32_t DroppedBelow(ShardId shard, const proto::JobRecord& record,
+                      const proto::JobStatus& status);
 
 // Returns how many copies of shards with chunks the daemon holds, will hold or fills.
 uint32_t CountCopies(const std::string& daemon, const proto::JobStatus& status);

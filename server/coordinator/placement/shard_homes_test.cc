@@ -190,7 +190,9 @@ TEST(ShardHomes, AThirdCopyTakesThePlaceOfTheBackup) {
 TEST(ShardHomes, NoGenerationIsGivenOutTwice) {
   ShardHomesJob job = ThreeShards();
   AddNext(ShardId(0), ShardHomesServer("s9"), 0, true, &job.record, &job.status);
+  EXPECT_EQ(DroppedBelow(ShardId(0), job.record, job.status), 2u) << "that one is not dropped";
   EXPECT_EQ(DropNext(ShardId(0), &job.status).generation, 3u) << "above its own";
+  EXPECT_EQ(DroppedBelow(ShardId(0), job.record, job.status), 3u);
   AddNext(ShardId(0), ShardHomesServer("s9"), 0, true, &job.record, &job.status);
   EXPECT_EQ(job.status.shards(0).next_generation(), 3u);
   const ServerLoss loss = TakeFrom("s0", &job.record, &job.status);

@@ -220,6 +220,9 @@ class JobChecker final : public NodeChecker, private JobRules {
   void TakeConfirmed(uint32_t shard);
   void BecomePrimary(const Copy& copy);
   std::optional<NextCopy>* NextOf(const Copy& copy);
+  // Makes the copy that the primary, or the backup that replaces it, also fills the backup: the
+  // coordinator has told the copy, and the one that fills it hears so later, or never.
+  void BecomeBackup(const Copy& copy);
   bool SaysNextCopy(const Copy& copy, const wire::Frame& head);
   void OnNextChange(uint32_t shard, const wire::Frame& change, std::optional<NextCopy>& next);
   // The next backup replaces the backup, or the backup replaces the primary and is replaced itself.

@@ -194,6 +194,7 @@ void JobChecker::Remember(Chunk* chunk) {
 
 // Delayed frames leave then, unless the job waits for a second copy.
 void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actions) {
+  BecomeBackup(copy);
   ShardCopies& copies = copies_[copy.shard];
   const bool takes_over = copies.has_backup && copies.backup == copy.process;
   if (!takes_over && copies.primary != copy.process) return;
@@ -461,7 +462,17 @@ std::optional<NextCopy>* JobChecker::NextOf(const Copy& copy) {
   return nullptr;
 }
 
+void JobChecker::BecomeBackup(const Copy& copy) {
+  ShardCopies& copies = copies_[copy.shard];
+  const auto is_it = [&](const auto& next) { return next && next->process() == copy.process; };
+  if (!is_it(copies.next) && !is_it(copies.next_of_backup)) return;
+  const bool stands_still = copies.stands_still;  // for all that the primary knows
+  OnNextTaken({copy.shard, is_it(copies.next) ? copies.primary : copies.backup});
+  copies.stands_still = stands_still;
+}
+
 void JobChecker::OnNext(const Copy& copy, uint32_t generation) {
+  BecomeBackup(copy);
   ShardCopies& copies = copies_[copy.shard];
   std::optional<NextCopy>* const next = NextOf(copy);
   if (next == nullptr) return;  // it has been given up and does not know it yet

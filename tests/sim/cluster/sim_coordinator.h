@@ -57,6 +57,12 @@ class SimCoordinator final : public server::CoordinatorActions {
   // The daemon's line breaks.
   void BreakLine(const std::string& daemon);
 
+  // Returns the job as it was saved last; null: it has been forgotten.
+  const proto::StoredJob* FindStored(uint32_t job) const {
+    const auto found = stored_.find(job);
+    return found == stored_.end() ? nullptr : &found->second;
+  }
+
   // Checks jobs that have ended. Call it once, at the end of the run.
   void Finish();
 

@@ -37,7 +37,10 @@ void SimDaemon::Start() {
   Begin(&registration);
   SimSession::Callbacks callbacks;
   callbacks.on_message = [this](const proto::CoordinatorMessage& m) { OnMessage(m); };
-  callbacks.running_jobs = [this] { return RunningJobs(); };
+  callbacks.running_jobs = [this] {
+    OnDial();
+    return RunningJobs();
+  };
   callbacks.heartbeat = [this] { return MakeHeartbeat(); };
   callbacks.on_rejected = [this](const std::string& reason) { OnRejected(reason); };
   session_ = std::make_unique<SimSession>(world_, std::move(registration), std::move(callbacks));

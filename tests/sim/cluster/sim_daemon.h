@@ -130,6 +130,8 @@ class SimDaemon {
   // The process is gone, with everything that it held.
   virtual void Clear() = 0;
   virtual void OnMessage(const proto::CoordinatorMessage& message) = 0;
+  // A connection to the coordinator begins.
+  virtual void OnDial() {}
   virtual std::vector<uint32_t> RunningJobs() const = 0;
   virtual proto::Heartbeat MakeHeartbeat() { return {}; }
   // Pauses or resumes everything except the connection to the coordinator.

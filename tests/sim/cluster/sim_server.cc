@@ -19,11 +19,14 @@ namespace strata::sim {
 
 namespace {
 
-constexpr uint32_t kNoShard = 0xffffffff;
+// Refusals are drawn: Rare::kNoRoomForCopy.
+constexpr ServerLimits kRoomForAll = {.connections_max = UINT32_MAX, .memory_bytes = UINT64_MAX};
 // How long a backup may delay nodes.
 constexpr uint32_t kPatienceMs = 1000;
 // Time for the shard to have its next copy again.
 constexpr absl::Duration kRemovedLate = absl::Seconds(5);
+// Heartbeats, twice a second, by which a copy that was placed elsewhere has been forgotten.
+constexpr uint32_t kUnplacedBeatsMax = 20;
 
 }  // namespace
 
@@ -41,11 +44,12 @@ void SimServer::Begin(proto::Register* registration) {
     ports_[s] = shards_.back()->port();
     registration->add_shard_ports(ports_[s]);
   }
+  core_ = std::make_unique<server::ServerDaemonCore>(shards_.size(), kRoomForAll, this);
 }
 
 void SimServer::Clear() {
+  core_.reset();
   shards_.clear();
-  jobs_.clear();
   world_->views().OnServerGone(name());
 }
 
@@ -60,39 +64,81 @@ void SimServer::StandStill(bool stands) {
 }
 
 void SimServer::OnMessage(const proto::CoordinatorMessage& message) {
-  if (message.has_install_job()) {
-    Install(message.install_job());
-  } else if (message.has_move_shard()) {
-    Move(message.move_shard());
-  } else if (message.has_fill_next()) {
-    FillNext(message.fill_next());
-  } else if (message.has_install_backup()) {
-    InstallBackup(message.install_backup());
-  } else if (message.has_remove_shard()) {
-    RemoveShard(message.remove_shard());
-  } else if (message.has_remove_job()) {
-    RemoveJob(message.remove_job().job_id());
-  } else if (message.has_change_view()) {
-    ChangeView(message.change_view());
+  if (message.has_install_job()) world_->OnPlaced(message.install_job().record());
+  if (message.has_install_backup()) {
+    const proto::JobRecord& record = message.install_backup().record();
+    const uint32_t shard = message.install_backup().backup().shard();
+    world_->causes().OnCopyAnnounced(record.job_id(), shard,
+                                     ShardGeneration(record.placement(), ShardId(shard)));
   }
+  is_to_fill_next_ = message.has_fill_next();
+  const bool may_be_late =
+      message.has_remove_shard() && core_->Holds(JobId(message.remove_shard().job_id()));
+  if (!may_be_late || !world_->Takes(Rare::kLateRemoval)) return core_->OnMessage(message);
+  After(world_->random().Between(absl::ZeroDuration(), kRemovedLate),
+        [this, message] { core_->OnMessage(message); });
 }
 
-void SimServer::ChangeView(const proto::ViewChange& change) {
-  absl::Status changed = absl::NotFoundError("the job is not here");
-  for (auto& shard : shards_) {
-    const absl::Status there = shard->ChangeView(change);
-    if (absl::IsNotFound(there)) continue;
-    changed = there;
-    if (!changed.ok()) break;
+void SimServer::Send(proto::DaemonMessage message) {
+  const proto::ViewInstalled& view = message.view_installed();
+  if (message.has_view_installed() && view.error().empty()) {
+    world_->views().OnInstalled(name(), view.job_id(), view.number());
   }
-  if (changed.ok()) world_->views().OnInstalled(name(), change.job_id(), change.number());
-  proto::DaemonMessage reply;
-  proto::ViewInstalled* const installed = reply.mutable_view_installed();
-  installed->set_job_id(change.job_id());
-  installed->set_attempt(change.attempt());
-  installed->set_number(change.number());
-  if (!changed.ok()) installed->set_error(std::string(changed.message()));
-  Say(std::move(reply));
+  const proto::ShardNotMoved& refused = message.shard_not_moved();
+  if (message.has_shard_not_moved() && is_to_fill_next_) {
+    world_->causes().OnRefusedCopy(refused.job_id(), refused.shard(), refused.generation());
+  }
+  Say(std::move(message));
+}
+
+absl::Status SimServer::BeginInstall(size_t thread, const proto::JobRecord& record, ShardId shard,
+                                     server::ShardCopy copy) {
+  const JobId job(record.job_id());
+  const bool is_new = !shards_[thread]->Holds(job, shard);
+  const bool is_late = copy == server::ShardCopy::kEmptyBackup;
+  if (is_new && is_late && world_->Takes(Rare::kNoRoomForCopy)) {
+    world_->causes().OnRefusedCopy(job.value(), shard.value(),
+                                   ShardGeneration(record.placement(), shard));
+    return absl::ResourceExhaustedError("no room");
+  }
+  if (is_new && is_late) world_->Count(Rare::kNewCopy);
+  absl::Status begun = shards_[thread]->BeginInstall(record, shard, copy);
+  if (begun.ok() && is_new) NoteViews(record);
+  // A copy that lies here has gone on since it was to be taken in.
+  if (!begun.ok() && (is_new || !is_late)) {
+    world_->Fail("jobs end well: " + std::string(begun.message()));
+  }
+  return begun;
+}
+
+absl::Status SimServer::EndInstall(size_t thread, JobId job) {
+  return shards_[thread]->EndInstall(job);
+}
+
+void SimServer::Load(const proto::InstallJob& /*install*/) {
+  world_->Fail("no job here resumes a checkpoint");
+}
+
+absl::Status SimServer::MoveShard(size_t thread, const proto::MoveShard& move) {
+  return shards_[thread]->Move(move);
+}
+
+absl::Status SimServer::FillNext(size_t thread, const proto::FillNext& fill) {
+  return shards_[thread]->FillNext(fill);
+}
+
+absl::Status SimServer::ChangeView(size_t thread, const proto::ViewChange& change) {
+  return shards_[thread]->ChangeView(change);
+}
+
+absl::StatusOr<bool> SimServer::RemoveShard(size_t thread, JobId job, ShardId shard,
+                                            uint32_t generation) {
+  return shards_[thread]->RemoveShard(job, shard, generation);
+}
+
+void SimServer::RemoveJob(JobId job) {
+  world_->views().OnRemoved(name(), job.value());
+  for (auto& shard : shards_) shard->Remove(job);
 }
 
 void SimServer::NoteViews(const proto::JobRecord& record) {
@@ -103,137 +149,42 @@ void SimServer::NoteViews(const proto::JobRecord& record) {
   world_->views().OnInstalled(name(), record.job_id(), number);
 }
 
-void SimServer::RemoveJob(uint32_t job) {
-  if (jobs_.erase(job) == 0) return;
-  world_->views().OnRemoved(name(), job);
-  for (auto& shard : shards_) shard->Remove(job);
-}
-
-void SimServer::Install(const proto::InstallJob& install) {
-  const proto::JobRecord& record = install.record();
-  world_->OnPlaced(record);
-  jobs_.insert(record.job_id());
-  for (size_t s = 0; s < shards_.size(); ++s) {
-    const uint32_t own = install.own_shards(static_cast<int>(s));
-    if (own != kNoShard) shards_[s]->Install(record, own, server::ShardCopy::kPrimary);
-  }
-  for (const proto::OwnBackup& backup : install.own_backups()) {
-    shards_.at(backup.thread())->Install(record, backup.shard(), server::ShardCopy::kBackup);
-  }
-  NoteViews(record);
-  proto::DaemonMessage reply;
-  reply.mutable_job_installed()->set_job_id(record.job_id());
-  Say(std::move(reply));
-}
-
-void SimServer::InstallBackup(const proto::InstallBackup& install) {
-  const proto::JobRecord& record = install.record();
-  const uint32_t shard = install.backup().shard();
-  const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
-  world_->causes().OnCopyAnnounced(record.job_id(), shard, generation);
-  proto::DaemonMessage reply;
-  proto::BackupInstalled* const installed = reply.mutable_backup_installed();
-  installed->set_job_id(record.job_id());
-  installed->set_attempt(record.attempt());
-  installed->set_shard(shard);
-  installed->set_generation(generation);
-  if (const absl::Status taken = TakeBackup(install); !taken.ok()) {
-    installed->set_error(std::string(taken.message()));
-    Forget(record.job_id(), shard, generation);
-  }
-  Say(std::move(reply));
-}
-
-absl::Status SimServer::TakeBackup(const proto::InstallBackup& install) {
-  const proto::JobRecord& record = install.record();
-  const uint32_t job = record.job_id(), shard = install.backup().shard();
-  const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
-  bool is_here = false;
-  for (auto& one : shards_) is_here = one->RemoveShard(job, shard, generation) || is_here;
-  if (is_here) return absl::OkStatus();
-  if (world_->Takes(Rare::kNoRoomForCopy)) {
-    world_->causes().OnRefusedCopy(job, shard, generation);
-    return absl::ResourceExhaustedError("no room");
-  }
-  world_->Count(Rare::kNewCopy);
-  jobs_.insert(job);
-  shards_.at(install.backup().thread())->Install(record, shard, server::ShardCopy::kEmptyBackup);
-  NoteViews(record);
-  return absl::OkStatus();
-}
-
-void SimServer::RemoveShard(const proto::RemoveShard& remove) {
-  if (jobs_.count(remove.job_id()) == 0) return;
-  const auto forget = [this, remove] {
-    if (jobs_.count(remove.job_id()) == 0) return;
-    Forget(remove.job_id(), remove.shard(), remove.generation());
-  };
-  if (!world_->Takes(Rare::kLateRemoval)) return forget();
-  After(world_->random().Between(absl::ZeroDuration(), kRemovedLate), forget);
-}
-
-void SimServer::Forget(uint32_t job, uint32_t shard, uint32_t generation) {
-  bool is_left = false;
-  for (auto& one : shards_) is_left = one->RemoveShard(job, shard, generation) || is_left;
-  const bool holds_more = std::any_of(shards_.begin(), shards_.end(),
-                                      [job](const auto& one) { return one->Holds(job); });
-  if (!is_left && !holds_more) RemoveJob(job);
-}
-
-void SimServer::Move(const proto::MoveShard& move) {
-  if (jobs_.count(move.job_id()) == 0) return;
-  absl::Status moved = absl::NotFoundError("no thread here holds the shard");
-  for (size_t s = 0; s < shards_.size() && absl::IsNotFound(moved); ++s) {
-    moved = shards_[s]->Move(move);
-  }
-  if (!moved.ok()) SayNotMoved(move, moved);
-}
-
-void SimServer::FillNext(const proto::FillNext& fill) {
-  if (jobs_.count(fill.job_id()) == 0) return;
-  absl::Status begun = absl::NotFoundError("no thread here holds the shard");
-  for (size_t s = 0; s < shards_.size() && absl::IsNotFound(begun); ++s) {
-    begun = shards_[s]->FillNext(fill);
-  }
-  if (begun.ok() || fill.endpoint().empty()) return;
-  world_->causes().OnRefusedCopy(fill.job_id(), fill.shard(), fill.generation());
-  SayNotMoved(fill, begun);
-}
-
-template <typename Message>
-void SimServer::SayNotMoved(const Message& asked, const absl::Status& why) {
-  proto::DaemonMessage reply;
-  proto::ShardNotMoved* not_moved = reply.mutable_shard_not_moved();
-  not_moved->set_job_id(asked.job_id());
-  not_moved->set_attempt(asked.attempt());
-  not_moved->set_shard(asked.shard());
-  not_moved->set_generation(asked.generation());
-  not_moved->set_error(std::string(why.message()));
-  Say(std::move(reply));
-}
-
 // Only events that decide something.
 proto::Heartbeat SimServer::MakeHeartbeat() {
+  CheckPlaced();
   proto::Heartbeat heartbeat;
   for (size_t s = 0; s < shards_.size(); ++s) {
     for (const server::BackupState& state : shards_[s]->BackupStates()) {
       proto::JobCounters* const counters = heartbeat.add_jobs();
       counters->set_job_id(state.job.value());
       counters->set_shard(static_cast<uint32_t>(s));
-      proto::BackupReport* const report = counters->add_backups();
-      report->set_shard(state.shard.value());
-      report->set_generation(state.generation);
-      if (state.waits_since < absl::InfiniteFuture()) {
-        const absl::Duration waits = world_->network().Now() - state.waits_since;
-        report->set_waits_ms(std::max<uint32_t>(1, absl::ToInt64Milliseconds(waits)));
-      }
-      report->set_refusal(std::string(state.refusal.message()));
-      report->set_is_next(state.is_next);
-      report->set_chunks_missing(static_cast<uint32_t>(state.chunks_missing));
-      Check(*shards_[s], state, *report);
+      *counters->add_backups() = server::ReportOf(state, world_->network().Now());
+      Check(*shards_[s], state, counters->backups(0));
     }
   }
   return heartbeat;
+}
+
+void SimServer::CheckPlaced() {
+  for (const auto& here : shards_) {
+    for (const auto& [job, shard] : here->Copies()) {
+      const proto::StoredJob* const stored = world_->coordinator().FindStored(job);
+      const bool is_running = stored != nullptr && stored->status().state() == proto::RUNNING &&
+                              shard < static_cast<uint32_t>(stored->status().shards_size());
+      if (!is_running) continue;
+      const proto::JobShardStatus& home = stored->status().shards(static_cast<int>(shard));
+      const bool is_placed = home.daemon() == name() || home.backup() == name() ||
+                             home.next_backup() == name() || home.chunks() == 0;
+      if (is_placed) {
+        unplaced_beats_.erase({job, shard});
+      } else if (++unplaced_beats_[{job, shard}] > kUnplacedBeatsMax) {
+        world_->Fail(
+            absl::StrFormat("a copy that was placed elsewhere is forgotten: job %d: shard "
+                            "%d",
+                            job, shard));
+      }
+    }
+  }
 }
 
 // Checks that a report about a second copy is true, and why the copy may be dropped.
@@ -305,38 +256,35 @@ SimShard::SimShard(World* world, const std::string& name, const std::string& hos
 
 SimShard::~SimShard() = default;
 
-void SimShard::Install(const proto::JobRecord& record, uint32_t shard, server::ShardCopy copy) {
-  const bool is_backup = copy != server::ShardCopy::kPrimary;
-  const bool is_late = copy == server::ShardCopy::kEmptyBackup;
-  const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
-  JobChecker* const checker = world_->shard_checker(record.job_id());
-  held_[{record.job_id(), shard}] = {
-      .is_backup = is_backup, .generation = generation, .is_late = is_late};
-  if (is_late) {
-    checker->OnEmptyInstalled(CopyOf(shard), generation);
-  } else {
-    checker->OnInstalled(CopyOf(shard), is_backup);
-  }
+absl::Status SimShard::BeginInstall(const proto::JobRecord& record, ShardId shard,
+                                    server::ShardCopy copy) {
   core_.set_fill_ahead(world_->scenario().control.fill_ahead_bytes);
   for (int times = world_->Takes(Rare::kInstallTwice) ? 2 : 1; times > 0; --times) {
-    const absl::Status status = core_.Install(record, ShardId(shard), {}, copy);
-    if (!status.ok()) world_->Fail("jobs end well: " + std::string(status.message()));
+    absl::Status begun = core_.BeginInstall(record, shard, copy).status();
+    if (!begun.ok()) return begun;
   }
+  const bool is_backup = copy != server::ShardCopy::kPrimary;
+  const auto index = static_cast<int>(shard.value());
   const proto::Placement& placement = record.placement();
   const auto& endpoints = is_backup ? placement.backup_endpoints() : placement.shard_endpoints();
-  const auto keys = *KeysOf(record, endpoints[static_cast<int>(shard)]);
+  const auto keys = *KeysOf(record, endpoints[index]);
   if (keys) (void)endpoint_->Protect(JobId(record.job_id()), *keys);
+  const bool is_late = copy == server::ShardCopy::kEmptyBackup;
+  const uint32_t generation = ShardGeneration(placement, shard);
+  const Held made = {.is_backup = is_backup, .generation = generation, .is_late = is_late};
+  if (!held_.try_emplace({record.job_id(), shard.value()}, made).second) return absl::OkStatus();
+  JobChecker* const checker = world_->shard_checker(record.job_id());
+  if (is_late) {
+    checker->OnEmptyInstalled(CopyOf(shard.value()), generation);
+  } else {
+    checker->OnInstalled(CopyOf(shard.value()), is_backup);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SimShard::Move(const proto::MoveShard& move) {
-  const JobId job(move.job_id());
-  const ShardId shard(move.shard());
   const std::string& backup = move.backup_endpoint();
-  // The core knows which of the two a sole copy must do.
-  const absl::Status moved = backup.empty()
-                                 ? core_.Promote(job, shard, move.generation(), &actions_)
-                                 : core_.FillBackup(job, shard, move.generation(), backup,
-                                                    move.backup_is_whole(), &actions_);
+  const absl::Status moved = core_.Move(move, &actions_);
   if (!moved.ok()) return moved;
   Held& held = held_[{move.job_id(), move.shard()}];
   JobChecker* const checker = world_->shard_checker(move.job_id());
@@ -386,15 +334,15 @@ absl::Status SimShard::FillNext(const proto::FillNext& fill) {
   return begun;
 }
 
-bool SimShard::RemoveShard(uint32_t job, uint32_t shard, uint32_t generation) {
-  const auto held = held_.find({job, shard});
-  const bool is_left = core_.RemoveShard(JobId(job), ShardId(shard), generation, &actions_);
+bool SimShard::RemoveShard(JobId job, ShardId shard, uint32_t generation) {
+  const auto held = held_.find({job.value(), shard.value()});
+  const bool is_left = core_.RemoveShard(job, shard, generation, &actions_);
   if (held != held_.end() && !is_left) {
     if (held->second.generation >= generation) {
       world_->Fail(
           absl::StrFormat("only older copies are forgotten: job %d: shard %d of generation "
                           "%d in %d",
-                          job, shard, held->second.generation, generation));
+                          job.value(), shard.value(), held->second.generation, generation));
     }
     held_.erase(held);
   }
@@ -402,29 +350,24 @@ bool SimShard::RemoveShard(uint32_t job, uint32_t shard, uint32_t generation) {
   return is_left;
 }
 
-bool SimShard::Holds(uint32_t job) const {
-  return std::any_of(held_.begin(), held_.end(),
-                     [job](const auto& one) { return one.first.first == job; });
-}
-
-void SimShard::Remove(uint32_t job) {
+void SimShard::Remove(JobId job) {
   std::vector<uint32_t> primaries;
   bool took_over = false;
   for (const auto& [id, held] : held_) {
-    if (id.first != job) continue;
+    if (id.first != job.value()) continue;
     if (!held.is_backup) primaries.push_back(id.second);
     took_over = took_over || held.took_over;
   }
   // A copy that has taken over got part of its applied changes from its predecessor.
-  const bool ended_well = world_->has_ended(job) && !world_->has_failed(job);
+  const bool ended_well = world_->has_ended(job.value()) && !world_->has_failed(job.value());
   if (primaries.size() == 1 && !took_over && ended_well) {
     const auto counters = core_.Counters();
-    world_->shard_checker(job)->OnRemove(CopyOf(primaries[0]), counters.at(JobId(job)));
+    world_->shard_checker(job.value())->OnRemove(CopyOf(primaries[0]), counters.at(job));
   }
-  if (std::erase_if(held_, [job](const auto& one) { return one.first.first == job; }) == 0) return;
-  core_.Remove(JobId(job), &actions_);
+  std::erase_if(held_, [job](const auto& one) { return one.first.first == job.value(); });
+  core_.Remove(job, &actions_);
   Execute();
-  endpoint_->Forget(JobId(job));
+  endpoint_->Forget(job);
 }
 
 void SimShard::StandStill(bool stands) {

@@ -1,19 +1,22 @@
 #ifndef STRATA_TESTS_SIM_CLUSTER_SIM_SERVER_H_
 #define STRATA_TESTS_SIM_CLUSTER_SIM_SERVER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/ids.h"
 #include "common/os/event_loop.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
+#include "server/daemon/server_daemon_core.h"
 #include "server/shard/frame_backlog.h"
 #include "server/shard/shard_core.h"
 #include "tests/sim/check/shard_copies.h"
@@ -39,18 +42,23 @@ class SimShard {
 
   int port() const { return port_; }
   uint64_t process() const { return process_; }
-  void Install(const proto::JobRecord& record, uint32_t shard, server::ShardCopy copy);
-  // The copy here is the only one from now on, or has another second copy. Errors: the core's;
-  // NotFound: no copy is here.
+  bool Holds(JobId job, ShardId shard) const {
+    return held_.contains({job.value(), shard.value()});
+  }
+  // Returns the job and shard of each copy here.
+  std::vector<std::pair<uint32_t, uint32_t>> Copies() const {
+    std::vector<std::pair<uint32_t, uint32_t>> copies;
+    for (const auto& [id, held] : held_) copies.push_back(id);
+    return copies;
+  }
+  // These do what ShardCore's do, and tell the checkers. Errors: ShardCore's.
+  absl::Status BeginInstall(const proto::JobRecord& record, ShardId shard, server::ShardCopy copy);
+  absl::Status EndInstall(JobId job) { return core_.EndInstall(job); }
   absl::Status Move(const proto::MoveShard& move);
-  // The copy here must fill another one as well, or none any more. Errors: as above.
   absl::Status FillNext(const proto::FillNext& fill);
-  // Removes an older copy. Returns whether there is a copy here that is not older.
-  bool RemoveShard(uint32_t job, uint32_t shard, uint32_t generation);
-  bool Holds(uint32_t job) const;
-  // See ShardCore::ChangeView.
   absl::Status ChangeView(const proto::ViewChange& change) { return core_.ChangeView(change); }
-  void Remove(uint32_t job);
+  bool RemoveShard(JobId job, ShardId shard, uint32_t generation);
+  void Remove(JobId job);
   std::vector<server::BackupState> BackupStates() const { return core_.BackupStates(); }
   // Pauses or resumes with its process.
   void StandStill(bool stands);
@@ -106,8 +114,9 @@ class SimShard {
 
 class World;
 
-// A server's host. Its daemon installs and removes jobs, and may die and restart.
-class SimServer final : public SimDaemon {
+// A server's host: its daemon, which the product's core runs, takes jobs in and out, and may die
+// and start again.
+class SimServer final : public SimDaemon, public server::ServerDaemonActions {
  public:
   SimServer(World* world, const std::string& name, uint32_t shards);
 
@@ -117,32 +126,36 @@ class SimServer final : public SimDaemon {
   void Begin(proto::Register* registration) override;
   void Clear() override;
   void OnMessage(const proto::CoordinatorMessage& message) override;
-  std::vector<uint32_t> RunningJobs() const override { return {jobs_.begin(), jobs_.end()}; }
+  void OnDial() override { unplaced_beats_.clear(); }
+  std::vector<uint32_t> RunningJobs() const override { return core_->RunningJobs(); }
   proto::Heartbeat MakeHeartbeat() override;
   void StandStill(bool stands) override;
 
-  void Move(const proto::MoveShard& move);
-  void FillNext(const proto::FillNext& fill);
-  // Answers a MoveShard or FillNext that it cannot do.
-  template <typename Message>
-  void SayNotMoved(const Message& asked, const absl::Status& why);
-  void Install(const proto::InstallJob& install);
-  void InstallBackup(const proto::InstallBackup& install);
-  // Errors: the server has no room for it.
-  absl::Status TakeBackup(const proto::InstallBackup& install);
-  void ChangeView(const proto::ViewChange& change);
+  void Send(proto::DaemonMessage message) override;
+  absl::Status BeginInstall(size_t thread, const proto::JobRecord& record, ShardId shard,
+                            server::ShardCopy copy) override;
+  absl::Status EndInstall(size_t thread, JobId job) override;
+  void Load(const proto::InstallJob& install) override;
+  absl::Status MoveShard(size_t thread, const proto::MoveShard& move) override;
+  absl::Status FillNext(size_t thread, const proto::FillNext& fill) override;
+  absl::Status ChangeView(size_t thread, const proto::ViewChange& change) override;
+  absl::StatusOr<bool> RemoveShard(size_t thread, JobId job, ShardId shard,
+                                   uint32_t generation) override;
+  void RemoveJob(JobId job) override;
+
   // All copies here have the changes of the record.
   void NoteViews(const proto::JobRecord& record);
-  void RemoveShard(const proto::RemoveShard& remove);
-  // An older copy of a shard is no longer here, nor is the job if that was all of it.
-  void Forget(uint32_t job, uint32_t shard, uint32_t generation);
-  void RemoveJob(uint32_t job);
   void Check(const SimShard& here, const server::BackupState& state,
              const proto::BackupReport& report);
+  // Checks that copies are not kept which the coordinator has placed elsewhere.
+  void CheckPlaced();
 
   std::vector<int> ports_;  // of the last process
   std::vector<std::unique_ptr<SimShard>> shards_;
-  std::set<uint32_t> jobs_;
+  std::unique_ptr<server::ServerDaemonCore> core_;  // null: no process
+  bool is_to_fill_next_ = false;                    // so says the message in hand
+  // By job and shard, of copies that the job should not have here: heartbeats on this connection.
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> unplaced_beats_;
 };
 
 }  // namespace strata::sim

@@ -62,9 +62,10 @@ class SimOperator;
 class SimServer;
 class SimWorker;
 
-// A whole cluster in one thread: the real cores of coordinator, shards, aggregators and the nodes'
-// exchange, on a simulated network and in virtual time. SimCoordinator, SimServer and SimWorker
-// replace what the product's processes do besides (sockets, shared memory, child processes).
+// A whole cluster in one thread: the real cores of coordinator, server daemons, shards, aggregators
+// and the nodes' exchange, on a simulated network and in virtual time. What a process of the
+// product does besides (sockets, shared memory, child processes) is played by SimCoordinator,
+// SimServer and SimWorker.
 class World {
  public:
   World(const Scenario& scenario, EventLog* log);
