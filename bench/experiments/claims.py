@@ -10,8 +10,6 @@ import dataclasses
 
 TUNED = ("schedule.base_lr=", "optimizer.momentum_sgd.momentum=")  # fields
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
-# In a run's failure, as compare/campaign/campaign_folder.h has it.
-DIVERGED = ("loss is NaN", "loss is infinite", "is not finite at step", "NaN or infinity")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +129,7 @@ def at_most_below(report, name, points):
 def loses(report, name, points):
     """The mode diverges, or ends at least `points` below the baseline, in the runs that do not."""
     mode, baseline = mode_of(report, name), baseline_of(report)
-    diverged = [run for run in mode["runs"]
-                if any(words in run["failure"] for words in DIVERGED)]
+    diverged = [run for run in mode["runs"] if run["diverged"]]
     if baseline["failed"] or len(diverged) < mode["failed"]:
         return Finding(OPEN, f"{short(report, name)}{_failures(report, name)}")
     if len(diverged) == len(mode["runs"]):

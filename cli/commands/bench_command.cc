@@ -158,7 +158,7 @@ int RunRank(const RankOptions& options) {
   const absl::Status status = cli::RunExchangeRank(client->get(), options.rank);
   if (status.ok()) return kExitOk;
   // If something outside ended the job, the client knows already.
-  if (!absl::IsUnavailable(status)) (*client)->Fail(std::string(status.message()));
+  if (!absl::IsUnavailable(status)) (*client)->Fail(status);
   return PrintError(std::string(status.message()), kExitFailed);
 }
 

@@ -38,9 +38,8 @@ std::string RunEndLine(const compare::CourseProgress& progress, const proto::Run
   const bool had_failed = !made.failure().empty();
   const proto::RunRecord record = had_failed ? made : compare::ByMetric(metric, made);
   if (had_failed) {
-    return absl::StrCat(
-        Which(progress), ": failed: ", record.failure(),
-        compare::HasDiverged(record.failure()) ? "" : " (the same command makes this run again)");
+    return absl::StrCat(Which(progress), ": failed: ", record.failure(),
+                        record.has_diverged() ? "" : " (the same command makes this run again)");
   }
   const std::string after =
       absl::StrFormat("after %.1f s%s", record.trained_s(), HowItBegan(record));

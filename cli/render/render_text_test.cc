@@ -199,9 +199,11 @@ TEST(CompareLines, ARunEndsWithAccuracyAndTimeOrWhyItFailed) {
             "[5/21] async, seed 2: accuracy 0.8710 after 12.3 s; it began anew: no complete "
             "checkpoint in /c");
   record.set_failure("rank 0: loss is NaN at step 3");
+  record.set_has_diverged(true);
   EXPECT_EQ(RunEndLine(FifthOf21(plan), record),
             "[5/21] async, seed 2: failed: rank 0: loss is NaN at step 3");
   record.set_failure("rank 0: killed by signal 9");
+  record.set_has_diverged(false);
   EXPECT_EQ(RunEndLine(FifthOf21(plan), record),
             "[5/21] async, seed 2: failed: rank 0: killed by signal 9 (the same command makes this "
             "run again)");

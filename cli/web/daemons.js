@@ -21,7 +21,7 @@ function daemonBadge(daemon) {
   return badge("good", "✓ alive");
 }
 
-// What needs somebody's eyes comes first.
+// Daemons that need attention come first.
 function troubleOf(daemon) {
   if (!daemon.alive) return 0;
   if (unreached(daemon).length) return 1;

@@ -158,7 +158,7 @@ function section(key, title, ...inside) {
   return keyed(key, box("section", key, title ? element("h2", "", title) : null, ...inside));
 }
 
-// What is known by name, in columns of their own; null: not shown.
+// Facts, each a pair of name and value, in columns; null: not shown.
 function facts(pairs) {
   return box("dl", "facts", pairs.filter(Boolean).map(([name, value]) =>
     box("div", "", element("dt", "", name), box("dd", "", value))));
@@ -191,7 +191,7 @@ function counted(count, one, many) {
 // JSON has null for what is not finite.
 const numberText = (value) => (value === null ? "-" : countText(value));
 
-// Of a resource whose name says whether it is counted in bytes.
+// A resource's name says whether it is counted in bytes.
 const isBytes = (name) => name.endsWith(" bytes") || name === "bytes";
 const amountText = (name, amount) => (isBytes(name) ? bytesText(amount) : countText(amount));
 const resourceTitle = (name) => name.replace(/ bytes$/, "");

@@ -1,7 +1,6 @@
 "use strict";
 
-// What comes from `strata web`: the cluster, and the jobs and the log that a view asks for, as news
-// arrive.
+// Receives news from `strata web`: the cluster, and the jobs and the log that a view asks for.
 
 const RETRY_MS = 2000;
 const HIDDEN_MS = 15000;

@@ -39,7 +39,7 @@ function rankText(job, rank) {
   return daemon ? `rank ${rank} (${daemon})` : `rank ${rank}`;
 }
 
-// What the map shows, in a sentence.
+// One sentence that says what the map shows.
 function heatVerdict(job) {
   const newest = job.rank_windows.filter((one) => one.end_step.length).map((one) =>
     ({ rank: one.rank, waiting: one.waiting_share[one.waiting_share.length - 1] }))

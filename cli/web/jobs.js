@@ -94,7 +94,7 @@ function jobRow(job, now_ms) {
 const JOB_COLUMNS = [["Job", "name"], ["State", "left"], ["Mode", "left"], ["Progress", "left wide"],
   ["Time", ""], ["Loss", ""], ["Accuracy", ""], ["Samples/s", ""]];
 
-// What is stuck, then what runs, waits, and has ended; newest first in each.
+// Stuck jobs come first, then those that run, wait and have ended; the newest first in each group.
 function sortedJobs(jobs) {
   const order = (job) => {
     if (job.waits.some((wait) => wait.seconds >= STUCK_S)) return 0;

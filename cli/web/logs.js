@@ -7,7 +7,7 @@ let isLogNew = false;    // it is not in sight yet
 
 const logHref = (id, whose) => `#/job/${id}/log${whose ? `/${whose.replace(":", "/")}` : ""}`;
 
-// What a select has for a job: [value, words].
+// The options that a select has for a job: [value, words].
 function logChoices(status) {
   return [["", "all ranks"], ["aggregators", "aggregators"],
     ...Array.from({ length: status.ranks }, (_, rank) => [`rank:${rank}`, `rank ${rank}`])];
@@ -97,7 +97,7 @@ function showLog() {
 function showLogFromItsEnd() {
   isAtLogsEnd = true;
   isLogNew = true;
-  // What has the focus is left as it is otherwise.
+  // Otherwise the focused element is left as it is.
   const select = document.querySelector(".logs select");
   if (select) select.value = whoseLog();
 }

@@ -49,7 +49,7 @@ function stuckPanel(jobs, withJob) {
     const atWork = running.length
       ? `${counted(running.length, "job")} with ${counted(ranks, "rank")} at work`
       : "no job is running";
-    // What was so when the coordinator last answered may not be so now.
+    // The coordinator's last answer may be out of date.
     const [className, words] = isLive() ? ["good", "Nothing is stuck"]
       : ["open", "Nothing was stuck then"];
     return section("stuck", "Who is stuck", box("p", `calm ${className}`,

@@ -172,8 +172,8 @@ absl::StatusOr<std::optional<proto::RunRecord>> CampaignFolder::Load(const RunPl
   if (!status.ok()) return status;
   const std::string difference = FirstDifference(record.job(), plan.job);
   if (record.mode() == plan.mode && difference.empty()) {
-    // An outside failure says nothing about the mode and need not happen again.
-    if (!record.failure().empty() && !HasDiverged(record.failure())) return std::nullopt;
+    // Any other failure (a process was killed, data is missing) says nothing about the mode.
+    if (!record.failure().empty() && !record.has_diverged()) return std::nullopt;
     return record;
   }
   return absl::InvalidArgumentError(
@@ -227,18 +227,9 @@ absl::Status CampaignFolder::DeleteCheckpoints(const proto::RunRecord& record) {
 
 absl::Status CampaignFolder::DeleteAllCheckpoints() { return DeleteFolder(checkpoints_dir()); }
 
-bool HasDiverged(const std::string& failure) {
-  for (const char* words :
-       {"loss is NaN at step ", "loss is infinite at step ", " is not finite at step ",
-        "NaN or infinity", " is NaN as fp32", " is infinite as fp32"}) {
-    if (absl::StrContains(failure, words)) return true;
-  }
-  return false;
-}
-
 std::string WhyNoneIsOfUse(const std::vector<proto::RunRecord>& runs) {
   for (const proto::RunRecord& run : runs) {
-    if (run.failure().empty() || HasDiverged(run.failure())) return "";
+    if (run.failure().empty() || run.has_diverged()) return "";
   }
   return runs.empty() ? "" : runs.front().failure();
 }

@@ -16,13 +16,6 @@
 
 namespace strata::compare {
 
-// Returns whether a run with this failure (RunRecord) failed because training diverged, recognised
-// by the trainers' words: "rank 2: loss is NaN at step 310", "the gradient of chunk 3 is not finite
-// at step 7", "node 2: chunk 0 at step 102: the sum of the gradients has NaN or infinity", "element
-// 2 is NaN as fp32". Such a run would fail again. Any other failure (a process was killed, data is
-// missing) says nothing about the mode.
-bool HasDiverged(const std::string& failure);
-
 // Returns why none of these runs, as the metric sees them, is of use: the first one's failure.
 // Empty: one is. That a run has diverged is a result, too.
 std::string WhyNoneIsOfUse(const std::vector<proto::RunRecord>& runs);

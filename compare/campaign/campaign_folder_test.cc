@@ -78,12 +78,12 @@ TEST_F(CampaignFolderTest, ARunThatFailedFromOutsideIsNotThere) {
   const auto folder = Open(campaign);
   const RunPlan plan = ListRuns(campaign)[0];
   proto::RunRecord record = MakeRecord(plan);
-  for (const auto& [failure, runs] : {std::pair("rank 1 on node 0: killed by signal 9", 0u),
-                                      std::pair("rank 1: loss is NaN at step 3", 1u)}) {
-    record.set_failure(failure);
+  record.set_failure("rank 1: ValueError: loss is NaN at step 3");
+  for (const bool diverged : {false, true}) {
+    record.set_has_diverged(diverged);
     ASSERT_EQ(folder->Save(record), absl::OkStatus());
-    EXPECT_EQ((*folder->Load(plan)).has_value(), runs == 1) << failure;
-    EXPECT_EQ(*folder->CountFinished({plan}), runs) << failure;
+    EXPECT_EQ((*folder->Load(plan)).has_value(), diverged);
+    EXPECT_EQ(*folder->CountFinished({plan}), diverged ? 1u : 0u);
   }
 }
 
@@ -94,8 +94,9 @@ TEST(RunsOfUse, AreThoseThatHaveFinishedOrDiverged) {
   runs[0].set_failure("rank 1: killed by signal 9");
   EXPECT_EQ(WhyNoneIsOfUse(runs), "");
   runs[1].set_failure("rank 0: loss is NaN at step 3");
+  runs[1].set_has_diverged(true);
   EXPECT_EQ(WhyNoneIsOfUse(runs), "");
-  runs[1].set_failure("rank 0: no data");
+  runs[1].set_has_diverged(false);
   EXPECT_EQ(WhyNoneIsOfUse(runs), "rank 1: killed by signal 9");
 }
 

@@ -129,6 +129,7 @@ absl::StatusOr<proto::RunRecord> ReportLog::MakeRecord(const proto::JobStatus& e
   record.set_seed(plan_.job.seed());
   *record.mutable_job() = plan_.job;
   if (!finished) record.set_failure(end.reason().empty() ? "it has failed" : end.reason());
+  record.set_has_diverged(!finished && end.has_diverged());
   AddTotals(end, &record);
   AddWindows(&record);
   AddMeasurements(end, &record);

@@ -23,7 +23,10 @@ inline proto::RunRecord MakeRecord(const SampleRun& run) {
   record.set_samples(run.samples);
   record.set_steps(100);
   record.set_updates(100);
-  if (run.accuracy < 0) record.set_failure("rank 0: loss is NaN at step 3");
+  if (run.accuracy < 0) {
+    record.set_failure("rank 0: loss is NaN at step 3");
+    record.set_has_diverged(true);
+  }
   proto::Measurement* measurement = record.add_measurements();
   measurement->set_step(record.steps());
   measurement->set_samples(record.samples());

@@ -121,7 +121,7 @@ function draw(id, label, config) {
   charts[id] = new Chart(canvas, config);
 }
 
-// What is not over writes its page again as its runs end.
+// A comparison that still runs writes its page again after each run.
 const RELOAD_MS = 10000;
 
 function showUnderWay() {

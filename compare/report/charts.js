@@ -1,6 +1,6 @@
 "use strict";
 
-// What charts show is described in C++ (report_charts.h), for the SVG files, too.
+// report_charts.h describes the charts in C++, which also writes them as SVG files.
 const described = JSON.parse(document.getElementById("described").textContent);
 
 function caption(id, text) {

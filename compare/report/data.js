@@ -1,4 +1,4 @@
 "use strict";
 
-// What a page in one file says, in C++'s words.
+// The data of a page in one file, as C++ wrote it.
 const report = JSON.parse(document.getElementById("data").textContent);

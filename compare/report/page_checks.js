@@ -19,7 +19,7 @@
     return found;
   };
 
-  // Of a mode's bar, pixels of text's colour: at the ends of its interval, and where its figure is.
+  // Pixels of a mode's bar that have the text's colour: at the ends of its interval and at its figure.
   const interval = (id, mode, estimate) => {
     const text = getComputedStyle(document.documentElement).getPropertyValue("--text").trim();
     const { scales: { x }, chartArea } = charts[id];
@@ -63,7 +63,7 @@
     interval,
     contrast,
     overflow: () => document.documentElement.scrollWidth - window.innerWidth,
-    // What sticks out of the viewport, but for what scrolls in a box of its own.
+    // Elements that reach out of the viewport and do not scroll in a box of their own.
     sticksOut: () => texts().filter((element) =>
       !element.closest(".scroll, pre") &&
       element.getBoundingClientRect().right > window.innerWidth + 0.5)

@@ -84,6 +84,7 @@ Json RunJson(const proto::RunRecord& run, const RunFigures& figures) {
   const bool finished = figures.failure.empty();
   return {{"seed", run.seed()},
           {"failure", figures.failure},
+          {"diverged", run.has_diverged()},
           {"final_accuracy", finished ? Json(figures.final_accuracy) : Json(nullptr)},
           {"accuracy_at_equal_samples", ToJson(figures.accuracy_at_equal_samples)},
           {"accuracy_at_equal_updates", ToJson(figures.accuracy_at_equal_updates)},

@@ -100,6 +100,7 @@ ReportInput SampleInput() {
       if (is_hostile) FailAt(4, kHostileName, &input.runs.back());
       if (input.modes.back() == "async_dc" && seed == 2) {
         FailAt(11, "rank 2: loss is NaN at step 440", &input.runs.back());
+        input.runs.back().set_has_diverged(true);
       }
     }
   }

@@ -18,7 +18,7 @@ function pointsText(difference) {
   return `${difference >= 0 || points === "-0.00" ? "+" : ""}${points.replace("-0.00", "0.00")}`;
 }
 
-// Of a metric whose numbers are written in that format of FORMATS.
+// Writes a difference between two values of a metric, whose format is this one of FORMATS.
 function differenceText(difference, format) {
   if (format === "percent") return pointsText(difference);
   return `${difference >= 0 ? "+" : ""}${+difference.toPrecision(3)}`;

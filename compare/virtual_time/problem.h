@@ -44,8 +44,9 @@ class RankCompute {
 
   // Begins to compute the gradients of a step from weights that do not change until Finish.
   virtual void Begin(uint64_t step, ComputePool* pool) = 0;
-  // Waits for the gradients. Errors: OutOfRange (a loss or gradient is not a number; names rank and
-  // step), or another error that prevented the computation. REQUIRES: Begin without a Finish since.
+  // Waits for the gradients. Errors: DivergedError (a loss or gradient is not a number; names rank
+  // and step), or another error that prevented the computation. REQUIRES: Begin without a Finish
+  // since.
   virtual absl::StatusOr<StepResult> Finish(ComputePool* pool) = 0;
   // Gradients summed over the step's samples, in arena order; valid from Finish to the next Begin.
   virtual const float* gradients() const = 0;

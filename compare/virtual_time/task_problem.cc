@@ -21,6 +21,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/diverged.h"
 #include "common/job/job.h"
 #include "common/job/program_optimizer.h"
 #include "common/require.h"
@@ -329,9 +330,8 @@ absl::StatusOr<StepResult> TaskProcess::Compute(uint32_t rank, uint64_t step,
   if (!reply.ok()) return reply.status();
   const proto::TaskComputed& computed = reply->computed();
   if (!std::isfinite(computed.loss())) {
-    return absl::OutOfRangeError(absl::StrFormat("rank %d: loss is %s at step %d", rank,
-                                                 std::isnan(computed.loss()) ? "NaN" : "infinite",
-                                                 step));
+    return DivergedError(absl::StrFormat("rank %d: loss is %s at step %d", rank,
+                                         std::isnan(computed.loss()) ? "NaN" : "infinite", step));
   }
   if (absl::Status finite = CheckGradients(rank, step); !finite.ok()) return finite;
   std::copy(memory_ + elements_, memory_ + 2 * elements_, gradients.begin());
@@ -346,7 +346,7 @@ absl::Status TaskProcess::CheckGradients(uint32_t rank, uint64_t step) const {
     uint64_t count = 1;
     for (const uint64_t extent : tensor.shape()) count *= extent;
     if (!std::all_of(at, at + count, [](float value) { return std::isfinite(value); })) {
-      return absl::OutOfRangeError(absl::StrFormat(
+      return DivergedError(absl::StrFormat(
           "rank %d: the gradient of \"%s\" is not finite at step %d", rank, tensor.name(), step));
     }
     at += count;
@@ -364,8 +364,7 @@ absl::StatusOr<std::map<std::string, double>> TaskProcess::Evaluate(
   std::map<std::string, double> values;
   for (const auto& [name, value] : reply->measured().values()) {
     if (!std::isfinite(value)) {
-      return absl::OutOfRangeError(
-          absl::StrFormat("evaluate: %s is not finite at step %d", name, step));
+      return DivergedError(absl::StrFormat("evaluate: %s is not finite at step %d", name, step));
     }
     values[name] = value;
   }

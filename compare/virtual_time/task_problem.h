@@ -48,11 +48,11 @@ class TaskProcess {
   // In arena order: the task's last tensor first.
   const std::vector<float>& first_weights() const { return first_weights_; }
 
-  // Both spans have the arena's number of elements. Additional errors: OutOfRange (loss or gradient
-  // is not a number), after which it can be called again.
+  // Both spans have the arena's number of elements. Additional errors: DivergedError (loss or
+  // gradient is not a number), after which it can be called again.
   absl::StatusOr<StepResult> Compute(uint32_t rank, uint64_t step, absl::Span<const float> weights,
                                      absl::Span<float> gradients);
-  // Additional errors: OutOfRange (a value is not a number).
+  // Additional errors: DivergedError (a value is not a number).
   absl::StatusOr<std::map<std::string, double>> Evaluate(uint64_t step,
                                                          absl::Span<const float> weights);
 

@@ -78,7 +78,7 @@ void VirtualNode::Start() {
 
 void VirtualNode::Fail(const absl::Status& status) {
   if (std::exchange(ended_, true)) return;
-  observer_->OnFailed(std::string(status.message()));
+  observer_->OnFailed(status);
 }
 
 void VirtualNode::Turn() {

@@ -35,7 +35,7 @@ class NodeObserver {
   // The job's final weights are in the node's arena.
   virtual void OnFinished(VirtualNode* node) = 0;
   // The job cannot go on; one line.
-  virtual void OnFailed(const std::string& reason) = 0;
+  virtual void OnFailed(const absl::Status& why) = 0;
 };
 
 // One node of a job: its ranks, which walk through their steps as a trainer does (wait for the

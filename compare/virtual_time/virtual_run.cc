@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/diverged.h"
 #include "common/job/consistency.h"
 #include "common/random.h"
 #include "compare/run_record.pb.h"
@@ -241,9 +242,7 @@ class VirtualRun final : public NodeObserver {
   void OnWeights(VirtualNode* node, uint64_t step) override;
   void OnStep(uint32_t rank, const StepResult& result) override;
   void OnFinished(VirtualNode* node) override;
-  void OnFailed(const std::string& reason) override {
-    if (!failure_) failure_ = reason;
-  }
+  void OnFailed(const absl::Status& why) override { failure_.Update(why); }
 
   absl::Status AddNodes(const JobPlaces& places, const std::vector<ClusterHost>& hosts);
   void Measure(VirtualNode* node, uint64_t step);
@@ -265,7 +264,7 @@ class VirtualRun final : public NodeObserver {
   std::deque<Measured> measured_;
   std::optional<double> began_s_;  // the first step
   size_t finished_ = 0;            // nodes
-  std::optional<std::string> failure_;
+  absl::Status failure_;
   ComputePool pool_;  // last: its threads use what stands above
 };
 
@@ -336,7 +335,7 @@ uint64_t VirtualRun::UpdatesAt(uint64_t step, bool ended) const {
 
 void VirtualRun::Measure(VirtualNode* node, uint64_t step) {
   auto measuring = problem_->Measure(node->weights(), step, node->rank(0), &pool_);
-  if (!measuring.ok()) return OnFailed(std::string(measuring.status().message()));
+  if (!measuring.ok()) return OnFailed(measuring.status());
   if (*measuring == nullptr) return;
   Measured& measured = measured_.emplace_back();
   measured.measuring = *std::move(measuring);
@@ -409,14 +408,14 @@ void VirtualRun::WriteCounters(proto::RunRecord* record) const {
 
 absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
   for (const std::unique_ptr<VirtualNode>& node : nodes_) node->Start();
-  while (!failure_ && finished_ < nodes_.size()) {
+  while (failure_.ok() && finished_ < nodes_.size()) {
     if (options_.stop != nullptr && *options_.stop) return absl::CancelledError("stopped");
     if (!clock_.RunOne()) {
       return absl::InternalError(absl::StrFormat(
           "virtual time stands still at step %d: nothing more is under way", book_.slowest_step()));
     }
     if (clock_.Now() - absl::UnixEpoch() >= transport::SimClock::DelayMax()) {
-      OnFailed("it takes more than a year");
+      OnFailed(absl::DeadlineExceededError("it takes more than a year"));
     }
   }
   if (const absl::Status healthy = problem_->health(); !healthy.ok()) return healthy;
@@ -428,12 +427,13 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
   record.set_seed(plan_.job.seed());
   *record.mutable_job() = plan_.job;  // as requested: the chunk size is chosen here
   record.set_cluster(DescribeCluster(cluster_));
-  if (failure_) record.set_failure(*failure_);
+  if (!failure_.ok()) record.set_failure(std::string(failure_.message()));
+  record.set_has_diverged(HasDiverged(failure_));
   book_.Write(began_s_.value_or(0), &record);
-  record.set_updates(UpdatesAt(book_.slowest_step(), /*ended=*/!failure_));
+  record.set_updates(UpdatesAt(book_.slowest_step(), /*ended=*/failure_.ok()));
   WriteCounters(&record);
   if (absl::Status status = WriteMeasurements(&record); !status.ok()) return status;
-  if (!failure_) {
+  if (failure_.ok()) {
     const absl::Span<const float> arena = nodes_[0]->arena();
     outcome.weights.assign(arena.begin(), arena.end());
   }

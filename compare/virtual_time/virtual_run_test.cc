@@ -154,6 +154,7 @@ TEST(VirtualRun, ALossThatIsNoNumberIsAFailureOfTheJob) {
   const VirtualOutcome outcome = RunVirtually(
       MakePlan("sync", 8, 8, {"debug.nan_rank=3", "debug.nan_step=5"}), ParseTestCluster(kCluster));
   EXPECT_EQ(outcome.record.failure(), "rank 3: loss is NaN at step 5");
+  EXPECT_TRUE(outcome.record.has_diverged());
   EXPECT_EQ(outcome.record.steps(), 5u);
   EXPECT_TRUE(outcome.weights.empty());
 }
@@ -164,6 +165,7 @@ TEST(VirtualRun, MoreThanAYearIsAFailure) {
       "servers { link { gbit_per_s: 1 } }");
   const proto::RunRecord record = RunVirtually(MakePlan("sync", 2, 500), cluster).record;
   EXPECT_EQ(record.failure(), "it takes more than a year");
+  EXPECT_FALSE(record.has_diverged());
   EXPECT_NEAR(record.steps(), 365 * 86400 / 1e5, 1);
 }
 

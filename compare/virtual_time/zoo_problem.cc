@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/diverged.h"
 #include "common/require.h"
 #include "training/data/batch_source.h"
 #include "training/nn/create_network.h"
@@ -273,8 +274,8 @@ absl::StatusOr<StepResult> ZooRank::Finish(ComputePool* pool) {
     loss_ *= std::numeric_limits<double>::quiet_NaN();
   }
   if (std::isfinite(loss_)) return StepResult{loss_, problem_->plan().batch};
-  return absl::OutOfRangeError(absl::StrCat(
-      "rank ", rank_, ": loss is ", std::isnan(loss_) ? "NaN" : "infinite", " at step ", step_));
+  return DivergedError(absl::StrCat("rank ", rank_, ": loss is ",
+                                    std::isnan(loss_) ? "NaN" : "infinite", " at step ", step_));
 }
 
 }  // namespace

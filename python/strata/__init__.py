@@ -8,6 +8,7 @@ from strata._lifetime import fail, finish
 from strata._library import version
 from strata.elastic_sampler import ElasticSampler
 from strata.errors import (
+    Diverged,
     InvalidArgument,
     JobStopped,
     LibraryMissing,
@@ -29,6 +30,7 @@ __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "Diverged",
     "ElasticSampler",
     "InvalidArgument",
     "JobStopped",

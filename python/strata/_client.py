@@ -270,8 +270,11 @@ class Client:
         known earlier."""
         check(lib.strata_finish_at_exit(self.handle))
 
-    def fail(self, reason: str) -> None:
-        """Reports in one line why this rank fails: the job's reason."""
+    def fail(self, reason: str, has_diverged: bool) -> None:
+        """Reports in one line why this rank fails: the job's reason. `has_diverged`: also if the
+        last call did not say so."""
+        if has_diverged:
+            lib.strata_has_diverged(self.handle)
         lib.strata_fail(self.handle, reason.encode(errors="replace"))
 
     def send(self, report: _library.Report) -> None:

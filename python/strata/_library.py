@@ -25,7 +25,7 @@ from strata import errors
 from strata._rank import process
 
 # The version of strata_client.h that this package needs; an older library is refused.
-ABI = 8
+ABI = 9
 NAME = "libstrata_client.so.1"
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED = 1, 2, 3, 5
@@ -152,6 +152,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_finish_at_exit": (c_int, [c_void_p]),
     "strata_send_report": (c_int, [c_void_p, POINTER(Report)]),
     "strata_fail": (None, [c_void_p, c_char_p]),
+    "strata_has_diverged": (None, [c_void_p]),
     "strata_on_wait": (c_int, [c_void_p, WaitCheck, c_void_p]),
 }
 

@@ -110,12 +110,13 @@ def _prepare_finish(client: Client) -> None:
         )
 
 
-def fail(reason: str) -> None:
-    """Reports in one line why this rank fails: the job's reason."""
+def fail(reason: str, has_diverged: bool = False) -> None:
+    """Reports in one line why this rank fails: the job's reason. `has_diverged`: because a loss or
+    measured value is not finite."""
     client = process.client
     process.has_failed = True
     if client is not None and client.is_open:
-        client.fail(" ".join(reason.split())[:_LINE_MAX])
+        client.fail(" ".join(reason.split())[:_LINE_MAX], has_diverged)
         client.close()
 
 
@@ -168,7 +169,8 @@ def _on_thread_exception(arguments: Any) -> None:
 def _fail_of(error: BaseException) -> None:
     """Makes an uncaught exception the rank's reason of failure."""
     if not process.forked_from:
-        fail("interrupted" if isinstance(error, KeyboardInterrupt) else reason_of(error))
+        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else reason_of(error)
+        fail(reason, isinstance(error, errors.Diverged))
 
 
 def _say_last(error: BaseException) -> None:

@@ -26,10 +26,22 @@ class NoMoreSteps(StrataError, RuntimeError):
     script ends its loop, and then itself. Nothing has changed."""
 
 
+class Diverged(StrataError, ArithmeticError):
+    """A loss or measured value that is NaN or infinite. The same job would fail again."""
+
+
 class LibraryMissing(StrataError, ImportError):
     """libstrata_client.so.1 is missing, or has another version."""
 
 
 # The names under which scripts know them, and tracebacks and reasons show them.
-for _error in (StrataError, InvalidArgument, OutOfOrder, JobStopped, NoMoreSteps, LibraryMissing):
+for _error in (
+    StrataError,
+    InvalidArgument,
+    OutOfOrder,
+    JobStopped,
+    NoMoreSteps,
+    Diverged,
+    LibraryMissing,
+):
     _error.__module__ = "strata"

@@ -256,7 +256,7 @@ class Task:
         gradients, samples, loss = self.compute(session.weights(), step)
         if not math.isfinite(loss):
             what = "NaN" if math.isnan(loss) else "infinite"
-            raise errors.StrataError(f"loss is {what} at step {number}")
+            raise errors.Diverged(f"loss is {what} at step {number}")
         session.step(gradients, samples=samples, loss=loss)
 
     def _report(self, session: Session, steps: int, is_final: bool = False) -> None:
@@ -265,6 +265,6 @@ class Task:
             values = self.measure(session.weights())
             for name, value in values.items():
                 if not math.isfinite(value):
-                    raise errors.StrataError(f"evaluate: {name} is not finite at step {steps}")
+                    raise errors.Diverged(f"evaluate: {name} is not finite at step {steps}")
             if values:
                 reporter.send_values(values, is_final)

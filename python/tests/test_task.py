@@ -172,6 +172,7 @@ def test_a_task_that_diverges_is_a_result(tmp_path: pathlib.Path, fault: str, re
     must_finish(compare(tmp_path, "--modes", "sync", "--seeds", "1", "--", f"--fault={fault}"))
     (record,) = records(tmp_path / "out")
     assert re.fullmatch(reason, record["failure"])
+    assert record["has_diverged"]
 
 
 @pytest.mark.parametrize(

@@ -245,12 +245,14 @@ void CoreHarness::Finished(const std::string& worker, uint32_t job, std::optiona
   Send(worker, message);
 }
 
-void CoreHarness::Failed(const std::string& worker, uint32_t job, const std::string& reason) {
+void CoreHarness::Failed(const std::string& worker, uint32_t job, const std::string& reason,
+                         bool has_diverged) {
   proto::DaemonMessage message;
   message.mutable_node_failed()->set_job_id(job);
   message.mutable_node_failed()->set_attempt(attempts_[job]);
   message.mutable_node_failed()->set_incarnation(incarnations_[{worker, job}]);
   message.mutable_node_failed()->set_reason(reason);
+  message.mutable_node_failed()->set_has_diverged(has_diverged);
   Send(worker, message);
 }
 

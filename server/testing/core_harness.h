@@ -65,7 +65,8 @@ class CoreHarness : private CoordinatorActions {
   // After `steps` steps of each rank, if given.
   void Finished(const std::string& worker, uint32_t job,
                 std::optional<uint64_t> steps = std::nullopt);
-  void Failed(const std::string& worker, uint32_t job, const std::string& reason);
+  void Failed(const std::string& worker, uint32_t job, const std::string& reason,
+              bool has_diverged = false);
   void Report(const std::string& worker, uint32_t job, uint32_t rank, uint64_t end_step);
   // The worker's heartbeat reports how many steps the node's ranks have made.
   void SayActivity(const std::string& worker, uint32_t job, uint32_t node, uint64_t steps,

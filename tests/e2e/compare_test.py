@@ -123,6 +123,7 @@ class CompareTest(CampaignCase):
         self.assertIn("[2/2] sync, seed 1: accuracy ", out)
         record = self.records()["async_debug.nan_rank_1_debug.nan_step_3-seed1.json"][0]
         self.assertEqual(record["failure"], "rank 1 (node 1, w1): loss is NaN at step 3")
+        self.assertTrue(record["has_diverged"])
 
     def test_runs_on_a_cluster_that_is_there(self):
         local = subprocess.Popen([STRATA, "local", "--nodes", "2", "--slots", "1", "--listen",

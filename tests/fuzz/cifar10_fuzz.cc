@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "tests/fuzz/check.h"
-#include "tests/fuzz/memory_file.h"
 #include "training/data/cifar10.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "tests/fuzz/check.h"
-#include "tests/fuzz/memory_file.h"
 #include "training/data/idx.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

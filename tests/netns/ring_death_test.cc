@@ -166,6 +166,7 @@ TEST_F(RingDeath, WhatIsNoDeathOrLeavesTooFewRanksFailsTheJob) {
   const proto::JobStatus nan = Run(wrong, {});
   EXPECT_EQ(nan.state(), proto::FAILED);
   EXPECT_THAT(nan.reason(), HasSubstr("loss is NaN at step 20"));
+  EXPECT_TRUE(nan.has_diverged());
   EXPECT_EQ(nan.nodes_changes_size(), 0);
 
   proto::Job whole = SomeJob("whole");
@@ -174,6 +175,7 @@ TEST_F(RingDeath, WhatIsNoDeathOrLeavesTooFewRanksFailsTheJob) {
   EXPECT_EQ(few.state(), proto::FAILED);
   EXPECT_THAT(few.reason(), HasSubstr("worker " + playing_[1]));
   EXPECT_THAT(few.reason(), HasSubstr("ranks_min"));
+  EXPECT_FALSE(few.has_diverged());
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ absl::Status BatchStatistics::Publish(uint32_t samples) {
     if (auto status = client_.Wait(tensors_[i]); !status.ok()) return status;
     auto status = Sum(own_.spans()[i], samples, client_.Gradients(tensors_[i]));
     if (!status.ok()) {
-      client_.Fail(std::string(status.message()));
+      client_.Fail(status);
       return status;
     }
     if (status = client_.Publish(tensors_[i]); !status.ok()) return status;

@@ -110,7 +110,7 @@ class RecordingClient final : public client::Client {
     reports.push_back(report);
     return absl::OkStatus();
   }
-  void Fail(const std::string& reason) override { failures.push_back(reason); }
+  void Fail(const absl::Status& why) override { failures.emplace_back(why.message()); }
   client::ClientDevices& devices() override { return inner_->devices(); }
   client::ClientTrace& trace() override { return inner_->trace(); }
   client::ClientCheckpoints& checkpoints() override { return states; }

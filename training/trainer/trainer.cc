@@ -25,6 +25,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/diverged.h"
 #include "common/image/safetensors.h"
 #include "common/job/job.h"
 #include "common/log.h"
@@ -125,7 +126,7 @@ class RankTrainer {
  private:
   // Tells the client why this rank fails, unless it does not.
   absl::Status ReportFailure(absl::Status status) {
-    if (!status.ok()) client_.Fail(std::string(status.message()));
+    if (!status.ok()) client_.Fail(status);
     return status;
   }
 
@@ -405,7 +406,7 @@ absl::Status RankTrainer::AtStepsStart(uint64_t step) {
 
 absl::Status RankTrainer::CheckLoss(double loss, uint64_t step) {
   if (std::isfinite(loss)) return absl::OkStatus();
-  return absl::OutOfRangeError(
+  return DivergedError(
       absl::StrCat("loss is ", std::isnan(loss) ? "NaN" : "infinite", " at step ", step));
 }
 

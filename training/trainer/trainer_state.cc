@@ -40,7 +40,7 @@ absl::Status TrainerState::GiveIfDue(bool measured_soon) {
   if (!is_due()) return absl::OkStatus();
   std::string state;
   if (absl::Status status = statistics_.AppendState(&state); !status.ok()) {
-    client_.Fail(std::string(status.message()));
+    client_.Fail(status);
     return status;
   }
   if (!measured_soon) snapshots_.AppendState(&state);

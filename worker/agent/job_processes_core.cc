@@ -117,7 +117,7 @@ void JobProcessesCore::OnChildMessage(int child, const std::string& bytes, absl:
     case proto::ChildMessage::kReport:
       return OnReport(message.report(), now);
     case proto::ChildMessage::kFailed:
-      return OnFailedLine(child, OneLine(message.failed()), now);
+      return OnFailedLine(child, OneLine(message.failed()), now, message.has_diverged());
     case proto::ChildMessage::kLost:
       if (!life_.is_aggregator(child)) return;
       life_.OnLostRank(message.lost().local_rank(), OneLine(message.lost().text()));
@@ -228,8 +228,9 @@ void JobProcessesCore::OnUnreadable(int child, const absl::Status& status, absl:
                now);
 }
 
-void JobProcessesCore::OnFailedLine(int child, const std::string& line, absl::Time now) {
-  life_.OnFailedLine(child, line);
+void JobProcessesCore::OnFailedLine(int child, const std::string& line, absl::Time now,
+                                    bool has_diverged) {
+  life_.OnFailedLine(child, line, has_diverged);
   OnSymptom(now);
 }
 
@@ -303,6 +304,7 @@ void JobProcessesCore::Fail(const std::string& reason, absl::Time now, bool is_d
   up.mutable_node_failed()->set_reason(reason);
   up.mutable_node_failed()->set_is_damaged(is_damaged_);
   up.mutable_node_failed()->set_is_death(is_death);
+  up.mutable_node_failed()->set_has_diverged(life_.failed() && life_.has_diverged());
   Send(std::move(up));
   End(now);
 }

@@ -154,7 +154,7 @@ class JobProcessesCore {
   void OnRingStopped(const proto::RingStopped& stopped);
   // Fails with the reason that its children have given.
   void FailAsTheyDid(absl::Time now) { Fail(life_.Reason(), now, life_.is_death()); }
-  void OnFailedLine(int child, const std::string& line, absl::Time now);
+  void OnFailedLine(int child, const std::string& line, absl::Time now, bool has_diverged = false);
   void OnSymptom(absl::Time now);
   void OnAllGone(absl::Time now);
   void Finish();

@@ -57,7 +57,8 @@ std::string NodeLife::WhoIs(int child) const {
   return is_aggregator(child) ? "aggregator" : absl::StrCat("rank ", first_rank_ + child);
 }
 
-void NodeLife::OnFailedLine(int child, const std::string& line) {
+void NodeLife::OnFailedLine(int child, const std::string& line, bool has_diverged) {
+  has_diverged_ = has_diverged_ || has_diverged;
   if (children_[child].said_line) return;
   children_[child].said_line = true;
   symptoms_.push_back({Kind::kLine, child, line});

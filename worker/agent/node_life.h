@@ -62,8 +62,8 @@ class NodeLife {
   // Its name in the job's trace: "node 1 rank 3" or "node 1 aggregator".
   std::string ProcessName(int child) const;
 
-  // The child reports why it is about to fail.
-  void OnFailedLine(int child, const std::string& line);
+  // The child reports why it is about to fail, and whether because training has diverged.
+  void OnFailedLine(int child, const std::string& line, bool has_diverged = false);
   // The aggregator has lost the rank; only the rank's own exit can tell why.
   void OnLostRank(uint32_t local_rank, const std::string& line);
   // The child has exited; `log_tail` is the last line that it wrote.
@@ -89,6 +89,9 @@ class NodeLife {
   // and the others' reports follow from it. A process that aborts has found an error. REQUIRES:
   // failed().
   bool is_death() const;
+  // Returns whether training has diverged: a child says so, and none died of a signal first.
+  // REQUIRES: failed().
+  bool has_diverged() const { return has_diverged_ && Classify(Cause()) == Kind::kLine; }
 
  private:
   enum class Kind { kSignal, kLine, kLostRanksExit, kLost, kExit };  // in order of preference
@@ -114,6 +117,7 @@ class NodeLife {
   std::vector<Child> children_;
   std::vector<Symptom> symptoms_;
   std::optional<int> lost_;  // the first
+  bool has_diverged_ = false;
 };
 
 }  // namespace strata::worker

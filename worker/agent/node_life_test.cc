@@ -191,6 +191,16 @@ TEST(NodeLife, ASignalAfterARankHasSaidWhyItFailsIsNoDeath) {
   EXPECT_FALSE(own.is_death());
 }
 
+TEST(NodeLife, TrainingHasDivergedIfAProcessSaysSoAndNoneDied) {
+  NodeLife life("w1", 1, 2, 2, true);
+  life.OnFailedLine(0, "the node was stopped: chunk 3: NaN or infinity");
+  EXPECT_FALSE(life.has_diverged()) << "the words do not count";
+  life.OnFailedLine(2, "chunk 3: NaN or infinity", /*has_diverged=*/true);
+  EXPECT_TRUE(life.has_diverged()) << "a rank that hears of it speaks first";
+  life.OnExit(1, ExitStatus{.signal = SIGKILL}, "");
+  EXPECT_FALSE(life.has_diverged()) << life.Reason();
+}
+
 TEST(NodeLife, KeepsTheFirstOfSeveralLines) {
   NodeLife life = TwoRanks();
   life.OnFailedLine(0, "data file is truncated");

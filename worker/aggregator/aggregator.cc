@@ -357,7 +357,7 @@ void Aggregator::Stop(const absl::Status& status) {
   if (is_damaged_) {
     agent_.SendDamaged(reason);
   } else if (!absl::IsCancelled(status)) {
-    agent_.SendFailed(reason, ranks_->lost());
+    agent_.SendFailed(status, ranks_->lost());
   }
   if (memory_) {
     NodeHeader& header = memory_->header();

@@ -193,9 +193,9 @@ class Client {
   // Reports a window of steps to the coordinator, which shows it to the user. Also InvalidArgument
   // naming the value.
   virtual absl::Status Send(const Report& report) = 0;
-  // Says why this rank fails, in one line without the rank's number: the job's reason. Errors of
-  // the rank's GPU or NCCL are reported without this.
-  virtual void Fail(const std::string& reason) = 0;
+  // Says why this rank fails: its message, one line without the rank's number, is the job's reason.
+  // Errors of the rank's GPU or NCCL are reported without this.
+  virtual void Fail(const absl::Status& why) = 0;
 
   // Declared in client_parts.h.
   virtual ClientDevices& devices() = 0;          // GPUs

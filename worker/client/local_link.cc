@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/diverged.h"
 #include "common/job/program_optimizer.h"
 #include "common/require.h"
 
@@ -126,7 +127,7 @@ absl::Status LocalLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step)
 absl::Status LocalLink::Update(ChunkId chunk, uint64_t step) {
   const uint64_t begin = map_->OffsetOf(chunk);
   if (!kernels_.all_finite(gradients_.data() + begin, map_->ElementsOf(chunk))) {
-    return absl::InvalidArgumentError(
+    return DivergedError(
         absl::StrCat("the gradient of chunk ", chunk.value(), " is not finite at step ", step));
   }
   float* w = weights_.data() + begin;

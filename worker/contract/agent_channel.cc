@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/diverged.h"
+
 namespace strata::client {
 namespace {
 
@@ -40,13 +42,15 @@ void AgentChannel::SendTrace(TraceLog* log, bool all) {
   }
 }
 
-void AgentChannel::SendFailed(const std::string& reason, std::optional<uint32_t> lost) {
+void AgentChannel::SendFailed(const absl::Status& why, std::optional<uint32_t> lost) {
   proto::ChildMessage message;
+  const std::string reason(why.message());
   if (lost) {
     message.mutable_lost()->set_local_rank(*lost);
     message.mutable_lost()->set_text(reason);
   } else {
     message.set_failed(reason);
+    message.set_has_diverged(HasDiverged(why));
   }
   Send(message).IgnoreError();
 }

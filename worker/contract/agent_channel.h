@@ -33,10 +33,10 @@ class AgentChannel {
   // Sends the log's events (null: none): as many as the daemon reads now, or with `all`, waiting,
   // all of them.
   void SendTrace(TraceLog* log, bool all = false);
-  // Reports why this process is about to exit with an error: one line. `lost`: the local rank that
-  // is gone, if that is the reason; its own exit may tell more.
-  void SendFailed(const std::string& reason, std::optional<uint32_t> lost = std::nullopt);
-
+  // Reports why this process is about to exit with an error: its message, one line, and whether
+  // training has diverged. `lost`: the local rank that is gone, if that is the reason; its own exit
+  // may tell more.
+  void SendFailed(const absl::Status& why, std::optional<uint32_t> lost = std::nullopt);
   // Like SendFailed: the checkpoint that the job should resume from is damaged, in one line.
   void SendDamaged(const std::string& damage);
 

@@ -152,7 +152,7 @@ TEST_F(CoreLifeTest, AFailedNodeFailsTheJobAndStopsTheOthers) {
   JoinAll();
   const uint32_t job = TrainFourRanks();
   for (const char* daemon : {"s1", "w1", "w2"}) cluster_.Sent(daemon);
-  cluster_.Failed("w2", job, "rank 3 (node 1, w2): loss is NaN at step 12");
+  cluster_.Failed("w2", job, "rank 3 (node 1, w2): loss is NaN at step 12", true);
   EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED);
   EXPECT_EQ(cluster_.Status(job).reason(), "rank 3 (node 1, w2): loss is NaN at step 12");
   EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("StopNode 1"));
@@ -160,6 +160,8 @@ TEST_F(CoreLifeTest, AFailedNodeFailsTheJobAndStopsTheOthers) {
   EXPECT_THAT(cluster_.Sent("s1"), ElementsAre("RemoveJob 1"));
   cluster_.Failed("w1", job, "rank 0 (node 0, w1): stopped");  // because of StopNode
   EXPECT_THAT(cluster_.Status(job).reason(), HasSubstr("NaN"));
+  EXPECT_TRUE(cluster_.Status(job).has_diverged());
+  EXPECT_TRUE(cluster_.stored().at(job).status().has_diverged());
 }
 
 TEST_F(CoreLifeTest, AReasonThatDoesNotNameTheNodeGetsItsName) {
@@ -167,6 +169,7 @@ TEST_F(CoreLifeTest, AReasonThatDoesNotNameTheNodeGetsItsName) {
   const uint32_t job = TrainFourRanks();
   cluster_.Failed("w2", job, "out of memory");
   EXPECT_EQ(cluster_.Status(job).reason(), "worker w2 (node 1, ranks 2 to 3): out of memory");
+  EXPECT_FALSE(cluster_.Status(job).has_diverged());
 }
 
 TEST_F(CoreLifeTest, AServerThatCannotInstallFailsTheJob) {

@@ -416,6 +416,8 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
   const bool names_daemon = absl::StrContains(message.reason(), daemon);
   const std::string reason =
       names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason());
+  // Says why the job ends, if it does.
+  entry->status().set_has_diverged(message.has_diverged());
   // A joining node gets current weights.
   if (message.is_damaged() && entry->stored().record().has_resume() && !node->joins()) {
     life_.GoOnFromEarlier(reason, entry, now);
@@ -425,6 +427,7 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
     LoseNode({.reason = reason, .is_own_end = true, .is_death = message.is_death()}, node, entry,
              now);
   }
+  if (!entry->ended()) entry->status().clear_has_diverged();
   StartQueued(now);
 }
 

@@ -23,7 +23,7 @@ TOKEN = re.compile(
 )
 CLASS_KEYS = ("class", "struct", "union")
 ACCESS = ("public", "protected", "private")
-# What may stand between parameters and a body, beside a macro, a type and initialisers.
+# Words that may stand between parameters and a body, beside a macro, a type and initialisers.
 QUALIFIERS = ("const", "volatile", "noexcept", "override", "final", "&", "()")
 MACRO = re.compile(r"[A-Z][A-Z0-9_]+$")
 

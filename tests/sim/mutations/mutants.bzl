@@ -19,7 +19,7 @@ def _mutated_units_impl(context):
             for file in unit:
                 mutated.pop(file.path, None)
 
-    # What its library compiles by itself.
+    # The files that its library compiles by themselves.
     return [DefaultInfo(files = depset(outputs + mutated.values()))]
 
 _mutated_units = rule(
@@ -70,7 +70,7 @@ def mutants(name, sources, units):
         name = name,
         testonly = True,
         srcs = [":%s_units" % name, table],
-        # What a mutation no longer uses, and a switch's every way of returning, is no news.
+        # A mutation may leave names unused and switches without a return.
         copts = ["-w"],
         linkstatic = True,
         deps = [":mutations"],

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/bytes.h"
+#include "common/diverged.h"
 #include "kernels/device/device.h"
 #include "proto/processes.pb.h"
 #include "worker/client/c/strata_client.h"
@@ -78,6 +79,7 @@ struct strata_client {
   strata::Bytes state;                                    // returned by strata_read_state
   pid_t process = getpid();
   std::atomic<bool> busy{false};
+  std::atomic<bool> has_diverged{false};  // so says the last call, or the program since
   bool has_started = false;
   bool guards_weights = false;
   bool finishes_at_exit = false;
@@ -122,7 +124,9 @@ strata_code Run(strata_client* client, const char* name, const Call& call) {
     return Take(absl::FailedPreconditionError(
         absl::StrCat(name, ": another thread is in a call of the same client")));
   }
-  const strata_code code = Take(call());
+  const absl::Status status = call();
+  client->has_diverged.store(HasDiverged(status));
+  const strata_code code = Take(status);
   client->busy.store(false);
   return code;
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
+#include "common/diverged.h"
 #include "worker/client/c/vectors.h"
 
 namespace strata::client {
@@ -43,8 +44,8 @@ absl::Status ToFloats(const void* values, strata_dtype dtype, double scale, absl
   if (finite) return absl::OkStatus();
   const auto bad =
       std::find_if(to.begin(), to.end(), [](float value) { return !std::isfinite(value); });
-  return absl::InvalidArgumentError(absl::StrFormat("element %d is %s as fp32", bad - to.begin(),
-                                                    std::isnan(*bad) ? "NaN" : "infinite"));
+  return DivergedError(absl::StrFormat("element %d is %s as fp32", bad - to.begin(),
+                                       std::isnan(*bad) ? "NaN" : "infinite"));
 }
 
 absl::Status FromFloats(absl::Span<const float> from, strata_dtype dtype, void* to) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/bytes.h"
+#include "common/diverged.h"
 #include "common/job/job.h"
 #include "common/version.h"
 #include "google/protobuf/util/json_util.h"
@@ -108,8 +109,7 @@ absl::Status PublishValues(strata_client* client, int32_t tensor, const void* va
   absl::Status converted =
       strata::client::ToFloats(values, dtype, scale, client->client->Gradients(tensor));
   if (!converted.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", client->tensors[tensor].first,
-                                                   "\": ", std::string(converted.message())));
+    return strata::Prefixed(absl::StrCat("\"", client->tensors[tensor].first, "\": "), converted);
   }
   return client->client->Publish(tensor);
 }
@@ -388,7 +388,14 @@ strata_code strata_send_state(strata_client* client, uint64_t step, const strata
 
 void strata_fail(strata_client* client, const char* reason) {
   // Even while another thread is in a call, which may wait forever: this only sends.
-  if (client != nullptr && client->process == getpid()) client->client->Fail(reason);
+  if (client == nullptr || client->process != getpid()) return;
+  const std::string why = reason == nullptr ? "" : reason;
+  client->client->Fail(client->has_diverged.load() ? strata::DivergedError(why)
+                                                   : absl::UnknownError(why));
+}
+
+void strata_has_diverged(strata_client* client) {
+  if (client != nullptr) client->has_diverged.store(true);
 }
 
 int strata_goes_on(const strata_client* client) {

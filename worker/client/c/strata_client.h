@@ -29,7 +29,7 @@ extern "C" {
 
 /* Grows when a function or a field is added. Fields are only added at the end of a struct, and the
  * library reads as many as `size` says that the caller's has. */
-#define STRATA_CLIENT_ABI 8
+#define STRATA_CLIENT_ABI 9
 
 /* Returns the STRATA_CLIENT_ABI that the library was built with. */
 STRATA_API uint32_t strata_client_abi(void);
@@ -223,6 +223,11 @@ STRATA_API strata_code strata_send_state(strata_client* client, uint64_t step,
                                          const strata_state_item* items, uint32_t count);
 /* Says in one line why this rank fails: the job's reason. Also within another thread's call. */
 STRATA_API void strata_fail(strata_client* client, const char* reason);
+/* Since ABI 9. Before strata_fail: the program has found a loss or measured value that is NaN or
+ * infinite, so the same job would fail again. A comparison keeps such a run as a result. Gradients
+ * that are not finite are found by the calls that publish them. Also within another thread's call.
+ */
+STRATA_API void strata_has_diverged(strata_client* client);
 
 #ifdef __cplusplus
 }

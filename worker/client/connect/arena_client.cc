@@ -92,11 +92,9 @@ absl::Status ArenaClient::CheckPlace() {
   }
   for (int i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].copied()) continue;
-    const std::string reason =
+    return ReportFailure(absl::FailedPreconditionError(
         absl::StrCat("device: GPU, but the program, which keeps \"", tensors_[i].tensor.name,
-                     "\" in the arena, has not called devices().Accept()");
-    Fail(reason);
-    return absl::FailedPreconditionError(reason);
+                     "\" in the arena, has not called devices().Accept()")));
   }
   return absl::OkStatus();
 }
@@ -414,7 +412,7 @@ absl::Status ArenaClient::ReportFailure(absl::Status status) {
     checkpoints_.Finish(kLastStatesOfFailed, [] { return absl::OkStatus(); }).IgnoreError();
   }
   if (!status.ok() && !absl::IsUnavailable(status) && !absl::IsCancelled(status)) {
-    Fail(std::string(status.message()));
+    Fail(status);
   }
   return status;
 }

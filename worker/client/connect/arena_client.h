@@ -113,7 +113,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
     return finished.ok() ? ReportFailure(link_->KeepWeights()) : finished;
   }
   absl::Status Send(const Report& report) override;
-  void Fail(const std::string& reason) override { agent_->SendFailed(reason); }
+  void Fail(const absl::Status& why) override { agent_->SendFailed(why); }
   ClientDevices& devices() override { return *this; }
   ClientTrace& trace() override { return *this; }
   ClientCheckpoints& checkpoints() override { return checkpoints_; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "common/diverged.h"
 #include "common/os/framed_channel.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -275,13 +276,14 @@ TEST(LocalClientTest, UnderAWorkerDaemonItSaysReadyWaitsForRunAndReports) {
   Report report;
   report.end_step = 5;
   ASSERT_TRUE(client->Send(report).ok());
-  client->Fail("loss is NaN at step 5");
+  client->Fail(DivergedError("loss is NaN at step 5"));
   proto::ChildMessage message;
   ASSERT_TRUE(agent.Receive(&message, absl::Seconds(60)).ok());
   EXPECT_EQ(message.report().end_step(), 5u);
   EXPECT_EQ(message.report().lr(), 0.5);
   ASSERT_TRUE(agent.Receive(&message, absl::Seconds(60)).ok());
   EXPECT_EQ(message.failed(), "loss is NaN at step 5");
+  EXPECT_TRUE(message.has_diverged());
 }
 
 TEST(LocalClientTest, AReportHasTheRateThatTheProgramSaidLast) {

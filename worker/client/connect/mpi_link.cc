@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/diverged.h"
 #include "common/require.h"
 #include "common/wire/frame.h"
 #include "worker/client/local_link.h"
@@ -101,7 +102,7 @@ absl::Status MpiLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
     const uint64_t begin = map_->OffsetOf(chunk);
     const size_t count = map_->ElementsOf(chunk);
     if (!kernels_.all_finite(gradients_.data() + begin, count)) {
-      return absl::InvalidArgumentError(
+      return DivergedError(
           absl::StrCat("the gradient of chunk ", chunk.value(), " is not finite at step ", step));
     }
     auto sum = collective_->StartSum(absl::MakeSpan(gradients_).subspan(begin, count));

@@ -210,7 +210,7 @@ absl::Status RankCheckpoints::Refuse(const absl::Status& status) {
     agent_.SendDamaged(text);
     return absl::DataLossError(text);
   }
-  agent_.SendFailed(text);
+  agent_.SendFailed(status);
   return absl::InternalError(text);
 }
 

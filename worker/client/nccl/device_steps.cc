@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/counted.h"
+#include "common/diverged.h"
 #include "common/require.h"
 #include "numerics/update.h"
 
@@ -320,7 +321,7 @@ absl::Status DeviceSteps::CheckVerdict(ChunkId id, uint64_t step) const {
   device::Verdict verdict = device::kGood;
   std::memcpy(&verdict, known_verdicts_.get() + id.value() * sizeof verdict, sizeof verdict);
   if (verdict == device::kGood) return absl::OkStatus();
-  return absl::InvalidArgumentError(
+  return DivergedError(
       absl::StrFormat("the gradient of chunk %d is not finite at step %d", id.value(), step));
 }
 

@@ -6,6 +6,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/diverged.h"
 
 namespace strata::nccl {
 namespace {
@@ -219,8 +220,8 @@ absl::Status NodeReducer::ExpectFinite(const Item& item) const {
   std::memcpy(&verdict, verdicts_on_host_.get() + item.chunk.value() * sizeof verdict,
               sizeof verdict);
   if (verdict == device::kGood) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "the gradient of chunk %d is not finite at step %d", item.chunk.value(), item.step));
+  return DivergedError(absl::StrFormat("the gradient of chunk %d is not finite at step %d",
+                                       item.chunk.value(), item.step));
 }
 
 void NodeReducer::Fail(absl::Status status) {

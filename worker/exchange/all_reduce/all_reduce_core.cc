@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/diverged.h"
 #include "common/image/chunk_image.h"
 #include "common/job/arena.h"
 #include "common/job/connections.h"
@@ -156,7 +157,7 @@ absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, WireA
   if (status.ok() || failed_) return status;
   failed_ = true;
   const absl::Status named = by_peer ? status : worker::NamedBy(options_.node, status);
-  for (Peer& peer : peers_) peer.link.SendError(std::string(named.message()), actions);
+  for (Peer& peer : peers_) peer.link.SendError(named, actions);
   return named;
 }
 
@@ -248,11 +249,11 @@ absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, co
     return absl::OkStatus();
   }
   if (!rules_.kernels->all_finite(payload.floats(), payload.float_count())) {
-    return Fail(absl::InvalidArgumentError(
-                    absl::StrFormat("chunk %d at clock %d: the sum of the gradients has NaN or "
-                                    "infinity",
-                                    asked.chunk.value(), asked.clock)),
-                false, &actions->wire);
+    return Fail(
+        DivergedError(absl::StrFormat("chunk %d at clock %d: the sum of the gradients has NaN or "
+                                      "infinity",
+                                      asked.chunk.value(), asked.clock)),
+        false, &actions->wire);
   }
   ++counters_.pushes;
   checkpoints_.CutIfDue(asked.chunk);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/diverged.h"
 
 namespace strata::worker {
 namespace {
@@ -46,12 +47,13 @@ void PeerLink::Send(const wire::Header& header, Bytes payload, absl::Time now,
   Pump(now, actions);
 }
 
-void PeerLink::SendError(const std::string& reason, WireActions* actions) {
+void PeerLink::SendError(const absl::Status& reason, WireActions* actions) {
   if (!is_up()) return;
-  auto text = std::make_shared<std::string>(reason);
+  auto text = std::make_shared<std::string>(reason.message());
   wire::Frame frame{MakeHeader(options_.identity, Op::kError),
                     Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size())};
-  frame.header.error = wire::ErrorCode::kPeerFailed;
+  frame.header.error =
+      HasDiverged(reason) ? wire::ErrorCode::kNotFinite : wire::ErrorCode::kPeerFailed;
   Transmit(std::move(frame), actions);
 }
 
@@ -172,6 +174,9 @@ absl::StatusOr<bool> PeerLink::OnFrame(const wire::Frame& frame, absl::Time now,
                                        WireActions* actions) {
   const wire::Header& header = frame.header;
   if (header.op == Op::kError) {
+    if (is_up() && header.error == wire::ErrorCode::kNotFinite) {
+      return DivergedError(RefusalText(frame));
+    }
     if (is_up()) return absl::FailedPreconditionError(RefusalText(frame));
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " refused the connection: ", RefusalText(frame)));

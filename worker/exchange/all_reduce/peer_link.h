@@ -69,7 +69,7 @@ class PeerLink {
   // chunk, then the order of the calls.
   void Send(const wire::Header& header, Bytes payload, absl::Time now, WireActions* actions);
   // Reports that the job has failed here; no calls may follow.
-  void SendError(const std::string& reason, WireActions* actions);
+  void SendError(const absl::Status& reason, WireActions* actions);
   // This node needs nothing more of the peer, which may be gone for good from now on: OnTime
   // returns no errors any more.
   void NeverGiveUp() { connection_.NeverGiveUp(); }

@@ -1,6 +1,7 @@
 #include "worker/exchange/core/exchange_core.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/diverged.h"
 #include "common/job/job.h"
 #include "common/job/views.h"
 
@@ -37,8 +38,7 @@ LinkIdentity MakeIdentity(const CoreOptions& options) {
 
 absl::Status NamedBy(NodeId node, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("node ", node.value(), ": ", std::string(status.message())));
+  return Prefixed(absl::StrCat("node ", node.value(), ": "), status);
 }
 
 }  // namespace strata::worker

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
+#include "common/diverged.h"
 #include "common/job/connections.h"
 #include "common/job/consistency.h"
 #include "common/require.h"
@@ -122,7 +123,7 @@ absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, const StepFacts
                                    absl::Time now, CoreActions* actions) {
   Chunk& chunk = chunks_[id.value()];
   if (!kernels_.all_finite(sum.floats(), sum.float_count())) {
-    return absl::InvalidArgumentError(
+    return DivergedError(
         absl::StrFormat("chunk %d at step %d: the sum of the gradients has NaN or infinity",
                         id.value(), chunk.clock));
   }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/diverged.h"
 #include "common/job/arena.h"
 #include "common/job/connections.h"
 #include "common/job/consistency.h"
@@ -202,10 +203,9 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
         encoder_->Encode(asked.chunk, payload, step.samples);
     if (!encoded.ok()) {
       return NamedBy(options_.node,
-                     absl::Status(encoded.status().code(),
-                                  absl::StrFormat("chunk %d at clock %d: sum of the gradients: %s",
-                                                  asked.chunk.value(), asked.clock,
-                                                  std::string(encoded.status().message()))));
+                     Prefixed(absl::StrFormat("chunk %d at clock %d: sum of the gradients: ",
+                                              asked.chunk.value(), asked.clock),
+                              encoded.status()));
     }
     header.codec = encoded->codec;
     payload = std::move(encoded->payload);

@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
+#include "common/diverged.h"
 #include "common/require.h"
 #include "numerics/encoder.h"
 #include "worker/exchange/core/exchange_core.h"
@@ -68,7 +69,7 @@ absl::StatusOr<PushEncoder::Encoded> PushEncoder::Encode(ChunkId id, const Bytes
 absl::StatusOr<PushEncoder::Encoded> PushEncoder::WithoutZeros(const Bytes& sum) {
   const absl::Span<const float> values(sum.floats(), sum.float_count());
   if (!kernels_.all_finite(values.data(), values.size())) {
-    return absl::InvalidArgumentError("NaN or infinity");
+    return DivergedError("NaN or infinity");
   }
   const auto count = static_cast<uint32_t>(
       std::count_if(values.begin(), values.end(), [](float value) { return value != 0; }));

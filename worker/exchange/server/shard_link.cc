@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
+#include "common/diverged.h"
 
 namespace strata::worker {
 namespace {
@@ -143,7 +144,7 @@ absl::Status ShardLink::Refusal(const wire::Frame& frame) const {
   const std::string where =
       absl::StrFormat("server %s refused chunk %d at clock %d: %s", address_, frame.header.chunk,
                       frame.header.clock, RefusalText(frame));
-  return frame.header.error == wire::ErrorCode::kNotFinite ? absl::InvalidArgumentError(where)
+  return frame.header.error == wire::ErrorCode::kNotFinite ? DivergedError(where)
                                                            : absl::FailedPreconditionError(where);
 }
 
