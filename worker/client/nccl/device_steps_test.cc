@@ -20,6 +20,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/diverged.h"
 #include "common/job/job.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -286,8 +287,7 @@ TEST_F(DeviceStepsTest, AGradientThatIsNotFiniteIsItsOwnRanksFault) {
     // Destroying it would abort what the other still waits for.
     EXPECT_TRUE(stepped[1 - r].WaitForNotificationWithTimeout(absl::Minutes(2)));
     EXPECT_EQ(status, r == 0 ? absl::OkStatus()
-                             : absl::InvalidArgumentError(
-                                   "the gradient of chunk 1 is not finite at step 1"));
+                             : DivergedError("the gradient of chunk 1 is not finite at step 1"));
   });
 }
 
@@ -896,8 +896,7 @@ TEST_F(DeviceStepsInRings, AGradientThatIsNotFiniteIsNotApplied) {
     ASSERT_EQ(rank.Step(0), absl::OkStatus());
     const absl::Status status = Step(*rank.steps, rank.number, 1, 1, rank.number == 1 ? NAN : 0);
     if (rank.number == 1) {
-      EXPECT_EQ(status,
-                absl::InvalidArgumentError("the gradient of chunk 1 is not finite at step 1"));
+      EXPECT_EQ(status, DivergedError("the gradient of chunk 1 is not finite at step 1"));
       EXPECT_EQ(Weights(*rank.steps), Made(job_, {{0, 1}}));
     }
     done.Block();

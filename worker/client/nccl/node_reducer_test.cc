@@ -13,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/diverged.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/device/test_devices.h"
@@ -207,8 +208,7 @@ TEST_F(NodeReducerTest, AGradientThatIsNotFiniteIsItsOwnRanksFault) {
       rank.reducer->Drain().IgnoreError();  // whether or not rank 1 still participates in chunk 2
       return;
     }
-    const absl::Status fault =
-        absl::InvalidArgumentError("the gradient of chunk 1 is not finite at step 0");
+    const absl::Status fault = DivergedError("the gradient of chunk 1 is not finite at step 0");
     EXPECT_EQ(rank.reducer->Drain(), fault);
     EXPECT_THAT(rank.reduced, ElementsAre(std::pair(0, 0)));
     EXPECT_EQ(rank.Publish(1, {0}), fault);
