@@ -32,12 +32,13 @@ void PrimaryRole::TakeNext(FollowingCopy next, bool is_whole, std::vector<ShardA
   PassOn(actions);
 }
 
-void PrimaryRole::EndBackup(std::vector<ShardAction>* actions) {
+void PrimaryRole::EndBackups(std::vector<ShardAction>* actions) {
   stands_still_ = plan_.waits_unprotected;
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) chunks_[chunk].sums().Keep(false);
-  if (!backup_) return;
+  // Changes that only the next backup lacks are older than those that the backup lacks.
   std::vector<ShardAction> kept_back;
-  backup_->line().GiveUp(&kept_back);
+  next_.Drop(&kept_back);
+  if (backup_) backup_->line().GiveUp(&kept_back);
   backup_.reset();
   Emit(std::move(kept_back), actions);
 }

@@ -36,9 +36,9 @@ class PrimaryRole {
   void BeginBackup(FollowingCopy backup);
   // Makes the next backup the backup; it takes over what is withheld for the current one.
   void TakeNext(FollowingCopy next, bool is_whole, std::vector<ShardAction>* actions);
-  // There is no backup any more: what was withheld goes out, unless the job waits while it is
-  // unprotected.
-  void EndBackup(std::vector<ShardAction>* actions);
+  // There is neither a backup nor a next one any more: what was withheld for them goes out, unless
+  // the job waits while it is unprotected.
+  void EndBackups(std::vector<ShardAction>* actions);
 
   // Sends a change of a chunk, or of all chunks (no `chunk`), to the backup and to the next one.
   void Log(const wire::Frame& change, std::optional<size_t> chunk, absl::Time now);

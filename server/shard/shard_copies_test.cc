@@ -363,5 +363,54 @@ TEST(Copies, WhatIsOnItsWayToTheNextCopyIsMemoryOfBoth) {
   EXPECT_EQ(held(primary), before);
 }
 
+// The backup has a change that the next backup does not have when the primary loses both.
+TEST(Primary, WhatWaitedForTheNextBackupIsSaidAloneOnlyIfTheJobDoesNotWait) {
+  for (const bool waits : {false, true}) {
+    JobOptions options{.ranks = {1}, .job_text = kSync};
+    if (waits) options.job_text += std::string(" replicas: 1 while_unprotected: WAIT");
+    const proto::JobRecord record = RecordWithBackup(options);
+    const absl::Time now = absl::UnixEpoch();
+    ShardHarness backup;
+    ASSERT_TRUE(backup.core().Install(record, ShardId(0), {}, ShardCopy::kBackup).ok());
+    ShardCore primary(kernels::Cpu());
+    ASSERT_TRUE(primary.Install(record, ShardId(0)).ok());
+    const ConnectionId node(1), to_backup(2), of_primary = backup.Connect();
+    std::vector<ShardAction> actions;
+    primary.OnTime(now, &actions);
+    ASSERT_EQ(actions.size(), 1u);
+    primary.OnConnected(std::exchange(actions, {})[0], to_backup, now, &actions);
+    // Returns what the node is told, and lets the backup hear the rest.
+    const auto told = [&] {
+      std::vector<Op> ops;
+      while (!actions.empty()) {
+        for (const ShardAction& action : std::exchange(actions, {})) {
+          if (action.kind != ShardAction::Kind::kSend) continue;
+          if (action.connection == node) ops.push_back(action.frame.header.op);
+          if (action.connection != to_backup) continue;
+          primary.OnFrame(to_backup, backup.DeliverForOne(of_primary, action.frame), now, &actions);
+        }
+      }
+      return ops;
+    };
+    told();
+    primary.OnFrame(node, HelloFrame(record, 0), now, &actions);
+    primary.OnFrame(node, InitFrame(record, 0, 0, kWeights), now, &actions);
+    ASSERT_EQ(told(), std::vector<Op>({Op::kHelloOk, Op::kInitOk}));
+
+    ASSERT_TRUE(primary.FillNext(kJob, ShardId(0), 3, "tcp://127.0.0.1:9200", &actions).ok());
+    primary.OnTime(now, &actions);
+    const ConnectionId to_next(3);
+    ASSERT_EQ(actions.size(), 1u);
+    primary.OnConnected(std::exchange(actions, {})[0], to_next, now, &actions);
+    actions.clear();
+    Frame greeted = ControlFrame(record, Op::kHelloOk, 0, 0, 0);
+    primary.OnFrame(to_next, greeted, now, &actions);  // it gets the chunks and says nothing more
+    primary.OnFrame(node, PushFrame(record, 0, 0, 0, kWeights, 4), now, &actions);
+    EXPECT_EQ(told(), std::vector<Op>());
+    ASSERT_TRUE(primary.ContinueWithoutBackup(kJob, ShardId(0), 4, &actions).ok());
+    EXPECT_EQ(told(), waits ? std::vector<Op>() : std::vector<Op>({Op::kAnswer}));
+  }
+}
+
 }  // namespace
 }  // namespace strata::server

@@ -463,10 +463,9 @@ absl::Status ShardJob::ContinueWithoutBackup(uint32_t generation,
     return absl::FailedPreconditionError(absl::StrFormat("job %d shard %d is a backup here",
                                                          plan_.job.value(), plan_.shard.value()));
   }
-  next_.Drop(actions);
   plan_.generation = generation;
   plan_.backup.clear();
-  primary().EndBackup(actions);
+  primary().EndBackups(actions);
   return absl::OkStatus();
 }
 
