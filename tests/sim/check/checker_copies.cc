@@ -240,7 +240,8 @@ void JobChecker::OnSent(const Copy& copy, const ShardAction& said) {
   const wire::Header& header = said.frame.header;
   if (header.op == Op::kPulled) return CheckPulled(said.frame);
   const bool is_primary = copies.primary == copy.process;
-  const bool is_backup = copies.has_backup && copies.backup == copy.process;
+  // Who takes over is still the backup here while what it has withheld leaves.
+  const bool is_backup = !is_primary && copies.has_backup && copies.backup == copy.process;
   if (is_backup && (header.op == Op::kAck || header.op == Op::kHelloOk)) {
     return OnConfirmed(copy.shard, header.received);
   }
