@@ -691,6 +691,13 @@ void JobChecker::OnChangeDecided(const proto::ViewChange& change) {
   for (std::vector<bool>& retired : retired_) {
     for (const uint32_t node : change.joined()) retired[node] = false;
   }
+  for (ShardCopies& copies : copies_) {
+    for (std::optional<NextCopy>* next : {&copies.next, &copies.next_of_backup}) {
+      for (const uint32_t node : change.joined()) {
+        if (*next) (*next)->OnJoined(node);
+      }
+    }
+  }
 }
 
 void JobChecker::CheckTakesPart(const wire::Header& push) {

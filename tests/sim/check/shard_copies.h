@@ -42,6 +42,8 @@ class NextCopy {
   bool Lacks(const wire::Header& change) const;
   // Returns true if the copy of the chunk contains it.
   bool IsInCopy(const wire::Header& change) const;
+  // The node is to join the job again: it will retire once more, which no copy of a chunk contains.
+  void OnJoined(uint32_t node) { retired_.erase(node); }
   // The model has applied this change.
   void Forget(const wire::Header& change);
   // Changes that it has and the model does not, in order.

@@ -88,6 +88,13 @@ TEST(NextCopyTest, ARetirementIsSaidBeforeAnyChunkButForThoseThatWereKnown) {
   EXPECT_TRUE(next.Lacks(Retire(0)));
 }
 
+TEST(NextCopyTest, ANodeThatJoinsAgainRetiresOnceMore) {
+  NextCopy next(7, 2, {0, 1});
+  next.OnJoined(1);
+  EXPECT_TRUE(next.Lacks(Retire(1)));
+  EXPECT_FALSE(next.Lacks(Retire(0)));
+}
+
 TEST(NextCopyTest, ItIsWholeWithTheLastPartOfTheLastChunk) {
   NextCopy next = WithSentChunk();
   EXPECT_EQ(next.OnTaken(Part(1)), "");
