@@ -334,6 +334,14 @@ absl::Status SimShard::FillNext(const proto::FillNext& fill) {
   return begun;
 }
 
+absl::Status SimShard::ChangeView(const proto::ViewChange& change) {
+  absl::Status changed = core_.ChangeView(change);
+  for (const uint32_t node : change.joined()) {
+    if (changed.ok()) RepeatRetire(change.job_id(), node, change.at_clock());
+  }
+  return changed;
+}
+
 bool SimShard::RemoveShard(JobId job, ShardId shard, uint32_t generation) {
   const auto held = held_.find({job.value(), shard.value()});
   const bool is_left = core_.RemoveShard(job, shard, generation, &actions_);
@@ -452,6 +460,7 @@ void SimShard::OnFrame(const Event& event) {
     Bind(event);
     if (world_->Takes(Rare::kHelloTwice)) RepeatHello(event);
   }
+  if (header.op == Op::kRetire) retired_[{header.job, header.node}] = event;
   const bool is_reply = header.op == Op::kHelloOk || header.op == Op::kAck ||
                         header.op == Op::kRetry || header.op == Op::kError;
   if (!is_reply && world_->Takes(Rare::kRetry)) {
@@ -505,6 +514,18 @@ void SimShard::RepeatHello(const Event& event) {
   const absl::Duration late =
       world_->random().Between(absl::ZeroDuration(), 2 * world_->scenario().timing.hello_timeout);
   timers_.After(late, [this, event] {
+    if (stops_ == 0 && bound_.count(event.connection) > 0) OnFrame(event);
+  });
+}
+
+// Only before the new process says HELLO and while the old connection is open: a shard that takes
+// it can know by its clock alone that it is of old.
+void SimShard::RepeatRetire(uint32_t job, uint32_t node, uint64_t clock) {
+  const auto retired = retired_.find({job, node});
+  if (retired == retired_.end() || retired->second.frame.header.clock >= clock) return;
+  const Event event = std::move(retired->second);
+  retired_.erase(retired);
+  timers_.After(absl::ZeroDuration(), [this, event] {
     if (stops_ == 0 && bound_.count(event.connection) > 0) OnFrame(event);
   });
 }

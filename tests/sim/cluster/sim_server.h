@@ -56,7 +56,7 @@ class SimShard {
   absl::Status EndInstall(JobId job) { return core_.EndInstall(job); }
   absl::Status Move(const proto::MoveShard& move);
   absl::Status FillNext(const proto::FillNext& fill);
-  absl::Status ChangeView(const proto::ViewChange& change) { return core_.ChangeView(change); }
+  absl::Status ChangeView(const proto::ViewChange& change);
   bool RemoveShard(JobId job, ShardId shard, uint32_t generation);
   void Remove(JobId job);
   std::vector<server::BackupState> BackupStates() const { return core_.BackupStates(); }
@@ -89,6 +89,8 @@ class SimShard {
   // A connection is gone.
   void Forget(transport::ConnectionId connection);
   void RepeatHello(const transport::Event& event);
+  // A node may join again from `clock` on: the RETIRE of its process that has left comes once more.
+  void RepeatRetire(uint32_t job, uint32_t node, uint64_t clock);
   void SendStrays(const transport::Event& event);
   // Sends a frame that the core must refuse without any other action.
   void Stray(const transport::Event& event, wire::Frame frame, wire::Op refusal, const char* what);
@@ -104,6 +106,8 @@ class SimShard {
   uint32_t stops_ = 0;  // number of pauses in progress
   absl::Time wakes_at_ = absl::InfiniteFuture();
   std::map<transport::ConnectionId, JobShard> bound_;
+  std::map<std::pair<uint32_t, uint32_t>, transport::Event> retired_;  // the last RETIRE, by job
+                                                                       // and node
   std::vector<transport::Event> events_;
   std::vector<server::ShardAction> actions_;
   std::unique_ptr<WatchedEndpoint> endpoint_;
