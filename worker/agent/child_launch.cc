@@ -104,8 +104,11 @@ proto::Launch LaunchOfNode(const proto::StartNode& start, const proto::LogicalNo
 }
 
 absl::StatusOr<UniqueFd> LaunchFile(const proto::Launch& launch) {
+  // Fields of a newer coordinator have no names here, and cannot be read back.
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetHideUnknownFields(true);
   std::string text;
-  google::protobuf::TextFormat::PrintToString(launch, &text);
+  printer.PrintToString(launch, &text);
   UniqueFd file(memfd_create("strata-launch", MFD_CLOEXEC));
   if (file.get() < 0 ||
       write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {

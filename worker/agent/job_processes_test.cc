@@ -119,11 +119,15 @@ TEST_F(JobProcessesTest, AreFinishedWhenAllEndWell) {
 }
 
 TEST_F(JobProcessesTest, ReadTheirLaunchFile) {
+  // A field of a newer coordinator, which ranks could not read.
+  proto::Job* const job = start_.mutable_record()->mutable_job();
+  job->GetReflection()->MutableUnknownFields(job)->AddVarint(9999, 5);
   Play("cat $3");
   std::string log = ReadFile(dir_ + "/runs/job-7/logs/rank1.log");
   EXPECT_THAT(log, HasSubstr("\nrank: 1\n"));
   EXPECT_THAT(log, HasSubstr("\nlocal_ranks: 2\n"));
   EXPECT_THAT(log, HasSubstr("\nchannel_fd: 3\n"));
+  EXPECT_THAT(log, Not(HasSubstr("9999")));
 }
 
 TEST_F(JobProcessesTest, ShareTheMachinesCoresWithAllRanksThere) {

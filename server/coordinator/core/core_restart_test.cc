@@ -506,8 +506,15 @@ TEST_F(CoreUpgradeTest, AJobRunsOnWorkersOfBeforeWhereTheNewOnesHaveNoRoom) {
   JoinOldServer("s1");
   JoinOld("w1", 2);
   cluster_.JoinWorker("w2", 1);
-  const uint32_t job = cluster_.Train(CoreHarness::SomeJob(2), {"w1"}, {"s1"});
+  proto::Job some = CoreHarness::SomeJob(2);
+  some.mutable_consistency()->set_preset_name("sync");
+  some.set_rank_log_bytes(1 << 20);
+  const uint32_t job = cluster_.Train(some, {"w1"}, {"s1"});
   EXPECT_EQ(cluster_.stored().at(job).protocol_version(), kOld);
+  EXPECT_EQ(cluster_.stored().at(job).record().job().rank_log_bytes(), 1u << 20);
+  const proto::Job told = cluster_.Newest("w1", Message::kRunNode).run_node().record().job();
+  EXPECT_EQ(told.rank_log_bytes(), 0u) << "its ranks would refuse a field that is new to them";
+  EXPECT_EQ(told.consistency().preset_name(), "");
   EXPECT_THAT(Sent("w2"), IsEmpty());
 }
 

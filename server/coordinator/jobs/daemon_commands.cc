@@ -3,11 +3,28 @@
 #include <cstdint>
 
 namespace strata::server {
+namespace {
+
+// The protocol version from which on processes skip fields of a launch file that they do not know.
+constexpr uint32_t kSkipsUnknown = 6;
+
+// Returns the job's record for its daemons. Ranks of older ones refuse fields that are new to them.
+proto::JobRecord RecordFor(const JobEntry& entry) {
+  proto::JobRecord record = entry.stored().record();
+  proto::Job* const job = record.mutable_job();
+  if (entry.protocol() < kSkipsUnknown) {
+    job->clear_rank_log_bytes();
+    if (job->has_consistency()) job->mutable_consistency()->clear_preset_name();
+  }
+  return record;
+}
+
+}  // namespace
 
 void DaemonCommands::SendStart(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
   proto::StartNode* start = message.mutable_start_node();
-  *start->mutable_record() = entry.stored().record();
+  *start->mutable_record() = RecordFor(entry);
   // A replacement node gets it with RunNode, like all others.
   start->mutable_record()->clear_layout();
   start->mutable_record()->clear_placement();
@@ -20,13 +37,13 @@ void DaemonCommands::SendStart(const JobEntry& entry, const JobNode& node) {
 
 void DaemonCommands::SendMeasure(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
-  *message.mutable_measure_link()->mutable_record() = entry.stored().record();
+  *message.mutable_measure_link()->mutable_record() = RecordFor(entry);
   SendTo(node.daemon(), message);
 }
 
 void DaemonCommands::SendInstall(const JobEntry& entry, const JobServer& server) {
   proto::CoordinatorMessage message;
-  *message.mutable_install_job()->mutable_record() = entry.stored().record();
+  *message.mutable_install_job()->mutable_record() = RecordFor(entry);
   for (uint32_t shard : server.job_shards) message.mutable_install_job()->add_own_shards(shard);
   for (const proto::OwnBackup& backup : server.backups) {
     *message.mutable_install_job()->add_own_backups() = backup;
@@ -36,7 +53,7 @@ void DaemonCommands::SendInstall(const JobEntry& entry, const JobServer& server)
 
 void DaemonCommands::SendRun(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
-  *message.mutable_run_node()->mutable_record() = entry.stored().record();
+  *message.mutable_run_node()->mutable_record() = RecordFor(entry);
   SendTo(node.daemon(), message);
 }
 
@@ -81,7 +98,7 @@ void DaemonCommands::SendInstallBackup(const JobEntry& entry, ShardId shard) {
       entry.stored().status().shards(static_cast<int>(shard.value()));
   proto::CoordinatorMessage message;
   proto::InstallBackup* const install = message.mutable_install_backup();
-  *install->mutable_record() = entry.stored().record();
+  *install->mutable_record() = RecordFor(entry);
   install->mutable_backup()->set_thread(home.backup_shard());
   install->mutable_backup()->set_shard(shard.value());
   SendTo(home.backup(), message);
@@ -92,7 +109,7 @@ void DaemonCommands::SendInstallNext(const JobEntry& entry, ShardId shard) {
   const proto::JobShardStatus& home = entry.stored().status().shards(index);
   proto::CoordinatorMessage message;
   proto::InstallBackup* const install = message.mutable_install_backup();
-  *install->mutable_record() = entry.stored().record();
+  *install->mutable_record() = RecordFor(entry);
   // The placement as it will be once the copy is the backup.
   proto::Placement* const placement = install->mutable_record()->mutable_placement();
   placement->set_backup_endpoints(index, home.next_endpoint());
