@@ -1,5 +1,6 @@
 #include "cli/bench/node_bench.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -2,6 +2,7 @@
 #define STRATA_CLI_OPTIONS_COORDINATOR_ADDRESS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

@@ -1,5 +1,7 @@
 #include "cli/render/progress.h"
 
+#include <vector>
+
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/event_fd.h"
 #include "common/os/limits.h"
 #include "common/os/process_use.h"

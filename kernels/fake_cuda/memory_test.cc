@@ -3,7 +3,9 @@
 #include <cuda_runtime.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <vector>

@@ -1,6 +1,7 @@
 // Limits on real daemons: too few descriptors end the start, excess requests are refused by name
 // and counted, and running work continues unharmed.
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

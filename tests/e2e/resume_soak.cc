@@ -16,6 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/os/environment.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/checkpointed.h"

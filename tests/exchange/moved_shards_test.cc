@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/counted.h"
 #include "gtest/gtest.h"
 #include "server/testing/shard_harness.h"
 #include "tests/exchange/moving_cluster.h"

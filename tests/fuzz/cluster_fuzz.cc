@@ -2,6 +2,7 @@
 // line why not, and whose ranks compute for no negative time.
 //
 // Input: the cluster's text; after a 0 byte, the trace's.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>

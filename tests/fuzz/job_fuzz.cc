@@ -2,6 +2,7 @@
 // read back, checked, and asked for its learning rate.
 //
 // Input: the job's text; after a 0 byte, settings ("path=value"), one a line.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "worker/agent/node_life.h"
 
+#include <signal.h>
+
 #include "gtest/gtest.h"
 
 namespace strata::worker {

@@ -1,6 +1,7 @@
 #include "common/transport/zmq/zmq_endpoint.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,5 +1,7 @@
 #include "server/coordinator/placement/job_protection.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 
 namespace strata::server {

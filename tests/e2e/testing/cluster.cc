@@ -1,5 +1,6 @@
 #include "tests/e2e/testing/cluster.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

@@ -2,6 +2,7 @@
 #define STRATA_TESTS_SIM_CHECK_NODE_CHECKER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "common/bytes.h"

@@ -2,6 +2,7 @@
 #define STRATA_TESTS_SIM_CLUSTER_SIM_COORDINATOR_H_
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>

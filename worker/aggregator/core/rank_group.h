@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/os/framed_channel.h"
 #include "common/require.h"

@@ -1,6 +1,7 @@
 // Collective over MPI, as a shared object that a program loads if MPI is installed.
 #include <mpi.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
