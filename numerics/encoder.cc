@@ -8,6 +8,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
+#include "common/diverged.h"
 #include "numerics/checked_payload.h"
 #include "numerics/top_k.h"
 
@@ -178,10 +179,10 @@ absl::Status Encoder::Failed(absl::Span<const float> x) {
   state_is_lost_ = !state_.empty();
   for (size_t i = 0; i < x.size(); ++i) {
     if (!std::isfinite(x[i])) {
-      return absl::InvalidArgumentError(absl::StrFormat("element %d is %g", i, x[i]));
+      return DivergedError(absl::StrFormat("element %d is %g", i, x[i]));
     }
   }
-  return absl::InvalidArgumentError(
+  return DivergedError(
       absl::StrFormat("elements, with the state, are too large for %s", wire::ToString(codec())));
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/diverged.h"
 #include "gtest/gtest.h"
 #include "numerics/checked_payload.h"
 
@@ -284,6 +285,7 @@ TEST(Encoder, SumsBeyondTheRangeOfTheFormatAreReported) {
     auto encoder = Make({.compression = compression}, x.size());
     const absl::Status status = Encode(encoder.get(), x).status;
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(HasDiverged(status));
     EXPECT_EQ(status.message(), "elements, with the state, are too large for " +
                                     wire::ToString(WireCodec(compression)));
   }

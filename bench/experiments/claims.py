@@ -129,7 +129,7 @@ def at_most_below(report, name, points):
 def loses(report, name, points):
     """The mode diverges, or ends at least `points` below the baseline, in the runs that do not."""
     mode, baseline = mode_of(report, name), baseline_of(report)
-    diverged = [run for run in mode["runs"] if run["diverged"]]
+    diverged = [run for run in mode["runs"] if run.get("diverged", False)]
     if baseline["failed"] or len(diverged) < mode["failed"]:
         return Finding(OPEN, f"{short(report, name)}{_failures(report, name)}")
     if len(diverged) == len(mode["runs"]):

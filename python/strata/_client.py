@@ -271,8 +271,8 @@ class Client:
         check(lib.strata_finish_at_exit(self.handle))
 
     def fail(self, reason: str, has_diverged: bool) -> None:
-        """Reports in one line why this rank fails: the job's reason. `has_diverged`: also if the
-        last call did not say so."""
+        """Reports in one line why this rank fails: the job's reason. `has_diverged`: because a
+        loss, gradient or measured value is not finite."""
         if has_diverged:
             lib.strata_has_diverged(self.handle)
         lib.strata_fail(self.handle, reason.encode(errors="replace"))

@@ -153,6 +153,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_send_report": (c_int, [c_void_p, POINTER(Report)]),
     "strata_fail": (None, [c_void_p, c_char_p]),
     "strata_has_diverged": (None, [c_void_p]),
+    "strata_error_has_diverged": (c_int, []),
     "strata_on_wait": (c_int, [c_void_p, WaitCheck, c_void_p]),
 }
 
@@ -206,6 +207,8 @@ def fail(code: int) -> NoReturn:
         )
     if code == STOPPED:
         raise errors.JobStopped(text)
+    if code == INVALID_ARGUMENT and lib.strata_error_has_diverged():
+        raise errors.Diverged(text)
     if code in (INVALID_ARGUMENT, NOT_FOUND):
         raise errors.InvalidArgument(text)
     if code == FAILED_PRECONDITION:

@@ -100,7 +100,7 @@ def _prepare_finish(client: Client) -> None:
     if error is not None and client.steps == process.thread_steps:
         # Other threads go on, but none trains.
         reason = reason_of(error)
-        fail(reason)
+        fail(reason, _has_diverged(error))
         raise errors.OutOfOrder(f"the thread that trained has ended: {reason}") from error
     for call in process.before_finish:
         call()
@@ -118,6 +118,13 @@ def fail(reason: str, has_diverged: bool = False) -> None:
     if client is not None and client.is_open:
         client.fail(" ".join(reason.split())[:_LINE_MAX], has_diverged)
         client.close()
+
+
+def _has_diverged(error: BaseException | None) -> bool:
+    """Returns whether the exception, or one that caused it, says that training has diverged."""
+    while error is not None and not isinstance(error, errors.Diverged):
+        error = error.__cause__
+    return error is not None
 
 
 def reason_of(error: BaseException) -> str:
@@ -170,7 +177,7 @@ def _fail_of(error: BaseException) -> None:
     """Makes an uncaught exception the rank's reason of failure."""
     if not process.forked_from:
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else reason_of(error)
-        fail(reason, isinstance(error, errors.Diverged))
+        fail(reason, _has_diverged(error))
 
 
 def _say_last(error: BaseException) -> None:

@@ -26,8 +26,9 @@ class NoMoreSteps(StrataError, RuntimeError):
     script ends its loop, and then itself. Nothing has changed."""
 
 
-class Diverged(StrataError, ArithmeticError):
-    """A loss or measured value that is NaN or infinite. The same job would fail again."""
+class Diverged(InvalidArgument, ArithmeticError):
+    """A loss, gradient or measured value that is NaN or infinite: training has diverged, and the
+    same job would fail again. A script may raise it, too."""
 
 
 class LibraryMissing(StrataError, ImportError):

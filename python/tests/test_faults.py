@@ -43,7 +43,7 @@ REASONS = {
     "raise-exit-text": r"rank 1 \(node 0, w0\): exited with status 1: no such file$",
     "end-raise-exit-5": r"rank [01] \(node 0, w0\): exited with status 5",
     "nan": (
-        r'rank 1 \(node 0, w0\): strata.InvalidArgument: the gradient of "2.bias": element 0 is NaN'
+        r'rank 1 \(node 0, w0\): strata.Diverged: the gradient of "2.bias": element 0 is NaN'
     ),
     "unequal": r"rank 1 has finished after 10 steps, but rank 0 goes on$",
     "tensors": r'"2.bias" \[1[01]\].*instead of "2.bias" \[1[01]\]',

@@ -64,6 +64,8 @@ class RulesTest(unittest.TestCase):
             'exports_files(["a.cc"])\n'
         )
         texts = {"a/BUILD": build, "a/README.md": "ä\n"}
+        measured = {weight.MEASURED: "| **the suite, in all** | **3000**, which is 50 minutes |\n"}
+        self.assertEqual(weight.weigh(Tree(measured))["suite_minutes"], 50)
         weighed = weight.weigh(Tree(texts))
         self.assertEqual((weighed["targets"], weighed["units"]), (3, 2))
         self.assertEqual((weighed["markdown_bytes"], weighed["folders"]), (3, 1))

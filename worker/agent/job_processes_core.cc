@@ -295,7 +295,8 @@ void JobProcessesCore::Finish() {
   BeGone();
 }
 
-void JobProcessesCore::Fail(const std::string& reason, absl::Time now, bool is_death) {
+void JobProcessesCore::Fail(const std::string& reason, absl::Time now, bool is_death,
+                            bool has_diverged) {
   if (ended()) return;
   proto::DaemonMessage up;
   up.mutable_node_failed()->set_job_id(job_id_);
@@ -304,7 +305,7 @@ void JobProcessesCore::Fail(const std::string& reason, absl::Time now, bool is_d
   up.mutable_node_failed()->set_reason(reason);
   up.mutable_node_failed()->set_is_damaged(is_damaged_);
   up.mutable_node_failed()->set_is_death(is_death);
-  up.mutable_node_failed()->set_has_diverged(life_.failed() && life_.has_diverged());
+  up.mutable_node_failed()->set_has_diverged(has_diverged);
   Send(std::move(up));
   End(now);
 }

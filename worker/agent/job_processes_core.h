@@ -106,8 +106,9 @@ class JobProcessesCore {
   void OnFinalMetrics();
   // Ends all children without further reports.
   void Stop(absl::Time now);
-  // Ends all children and reports `reason`, if nothing was reported yet; see NodeFailed.is_death.
-  void Fail(const std::string& reason, absl::Time now, bool is_death = false);
+  // Ends all children and reports `reason`, if nothing was reported yet; see NodeFailed.
+  void Fail(const std::string& reason, absl::Time now, bool is_death = false,
+            bool has_diverged = false);
 
   void OnTime(absl::Time now);
   // When OnTime has something to do; InfiniteFuture: never.
@@ -153,7 +154,9 @@ class JobProcessesCore {
   void OnPromised(const proto::ViewPromised& promised);
   void OnRingStopped(const proto::RingStopped& stopped);
   // Fails with the reason that its children have given.
-  void FailAsTheyDid(absl::Time now) { Fail(life_.Reason(), now, life_.is_death()); }
+  void FailAsTheyDid(absl::Time now) {
+    Fail(life_.Reason(), now, life_.is_death(), life_.has_diverged());
+  }
   void OnFailedLine(int child, const std::string& line, absl::Time now, bool has_diverged = false);
   void OnSymptom(absl::Time now);
   void OnAllGone(absl::Time now);

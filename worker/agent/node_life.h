@@ -89,8 +89,8 @@ class NodeLife {
   // and the others' reports follow from it. A process that aborts has found an error. REQUIRES:
   // failed().
   bool is_death() const;
-  // Returns whether training has diverged: a child says so, and none died of a signal first.
-  // REQUIRES: failed().
+  // Returns whether training has diverged: a child says so, and no child died of a signal that it
+  // had not announced. REQUIRES: failed().
   bool has_diverged() const { return has_diverged_ && Classify(Cause()) == Kind::kLine; }
 
  private:

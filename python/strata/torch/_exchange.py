@@ -334,7 +334,8 @@ class Exchange:
             _library.fail(code)
         if not self.skips_nonfinite:
             text = lib.strata_error_text().decode(errors="replace")
-            raise errors.InvalidArgument(
+            has_diverged = bool(lib.strata_error_has_diverged())
+            raise (errors.Diverged if has_diverged else errors.InvalidArgument)(
                 f"the gradient of {text} (with a GradScaler, give it to DistributedOptimizer:"
                 " scaler=...)"
             )

@@ -199,6 +199,15 @@ TEST_F(CoreReplaceTest, ANodeWhoseProcessDiesGoesOnAtItsOwnWorker) {
   EXPECT_EQ(Status().state(), proto::RUNNING);
 }
 
+TEST_F(CoreReplaceTest, ANodeWhoseTrainingDivergesIsNotReplaced) {
+  cluster_.JoinWorker("w3", 2);
+  Train();
+  cluster_.Failed("w2", job_, "rank 3 (node 1, w2): loss is NaN at step 7", /*has_diverged=*/true);
+  EXPECT_EQ(Status().state(), proto::FAILED);
+  EXPECT_TRUE(Status().has_diverged());
+  EXPECT_EQ(Status().replacements_size(), 0);
+}
+
 TEST_F(CoreReplaceTest, ItsOwnWorkerComesBeforeAllOthers) {
   cluster_.JoinWorker("w3", 2);
   const uint32_t other = cluster_.Submit(CoreHarness::SomeJob(2));  // on w1

@@ -5,14 +5,13 @@
 namespace strata::server {
 namespace {
 
-// The protocol version from which on processes skip fields of a launch file that they do not know.
-constexpr uint32_t kSkipsUnknown = 6;
-
-// Returns the job's record for its daemons. Ranks of older ones refuse fields that are new to them.
+// Returns the job's record for its daemons. Ranks of those before protocol version 6 refuse a
+// launch file with fields that are new to them; later worker daemons leave such fields out.
 proto::JobRecord RecordFor(const JobEntry& entry) {
   proto::JobRecord record = entry.stored().record();
   proto::Job* const job = record.mutable_job();
-  if (entry.protocol() < kSkipsUnknown) {
+  if (entry.protocol() < 5) job->clear_tensorboard();
+  if (entry.protocol() < 6) {
     job->clear_rank_log_bytes();
     if (job->has_consistency()) job->mutable_consistency()->clear_preset_name();
   }

@@ -469,7 +469,6 @@ void JobEntry::Requeue(const std::string& reason, const std::string& new_secret,
   waits_ = JobWaits();
   status().set_state(proto::QUEUED);
   status().set_reason(reason);
-  status().clear_has_diverged();
   status().set_ranks(job().ranks());
   status().clear_nodes();
   status().clear_shards();

@@ -91,9 +91,13 @@ bool JobLife::SaveOrFail(JobEntry* entry, absl::Time now) {
   return false;
 }
 
-void JobLife::Fail(const std::string& reason, JobEntry* entry, absl::Time now, bool is_death) {
+void JobLife::Fail(const std::string& reason, JobEntry* entry, absl::Time now, bool is_death,
+                   bool has_diverged) {
   const bool goes_on = entry->running() && MayContinue(*entry, is_death, now);
-  if (!goes_on) return End(proto::FAILED, reason, entry, now);
+  if (!goes_on) {
+    entry->status().set_has_diverged(has_diverged);
+    return End(proto::FAILED, reason, entry, now);
+  }
   NoteRestart(reason, entry, now);
   StartOver(absl::StrCat("goes on after it failed: ", reason), entry, now);
 }

@@ -38,9 +38,10 @@ class JobLife {
   void Train(JobEntry* entry, absl::Time now);
   // Fails the job with a reason for the user, or puts it back into the queue if it asks to resume
   // by itself and may. `is_death`: a process or daemon was lost, so the failure does not show that
-  // the job cannot start; even a job that has never trained may resume then. REQUIRES:
-  // !entry->ended().
-  void Fail(const std::string& reason, JobEntry* entry, absl::Time now, bool is_death = false);
+  // the job cannot start; even a job that has never trained may resume then. `has_diverged`: see
+  // JobStatus. REQUIRES: !entry->ended().
+  void Fail(const std::string& reason, JobEntry* entry, absl::Time now, bool is_death = false,
+            bool has_diverged = false);
   // The checkpoint that the job resumed from is damaged; `damage` describes it. Puts the job back
   // into the queue to resume from the one before. REQUIRES: entry->running(), and that it resumed
   // from one.

@@ -416,18 +416,18 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
   const bool names_daemon = absl::StrContains(message.reason(), daemon);
   const std::string reason =
       names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason());
-  // Says why the job ends, if it does.
-  entry->status().set_has_diverged(message.has_diverged());
   // A joining node gets current weights.
   if (message.is_damaged() && entry->stored().record().has_resume() && !node->joins()) {
     life_.GoOnFromEarlier(reason, entry, now);
+  } else if (message.has_diverged() && !node->joins()) {
+    // A process in its place would find the same.
+    life_.Fail(reason, entry, now, /*is_death=*/false, /*has_diverged=*/true);
   } else if (node->finished() || (entry->drops_lost() && !message.is_death())) {
     life_.Fail(reason, entry, now);
   } else {
     LoseNode({.reason = reason, .is_own_end = true, .is_death = message.is_death()}, node, entry,
              now);
   }
-  if (!entry->ended()) entry->status().clear_has_diverged();
   StartQueued(now);
 }
 

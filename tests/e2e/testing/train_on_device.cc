@@ -69,7 +69,7 @@ absl::Status Run(const std::string& folder, int steps, const std::string& launch
   absl::Status status = Train(client, steps, {.spoils = is("spoils"), .uneven = is("uneven")});
   if (!status.ok()) {
     // Unavailable: the job was stopped for another reason.
-    if (!absl::IsUnavailable(status)) client->Fail(std::string(status.message()));
+    if (!absl::IsUnavailable(status)) client->Fail(status);
     return status;
   }
   const auto weights = client->ReadWeights();

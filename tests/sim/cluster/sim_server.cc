@@ -105,7 +105,8 @@ absl::Status SimServer::BeginInstall(size_t thread, const proto::JobRecord& reco
   absl::Status begun = shards_[thread]->BeginInstall(record, shard, copy);
   if (begun.ok() && is_new) NoteViews(record);
   // A copy that lies here has gone on since it was to be taken in.
-  if (!begun.ok() && (is_new || !is_late)) {
+  const bool has_gone_on = !is_new && is_late && absl::IsAlreadyExists(begun);
+  if (!begun.ok() && !has_gone_on) {
     world_->Fail("jobs end well: " + std::string(begun.message()));
   }
   return begun;
@@ -133,10 +134,13 @@ absl::Status SimServer::ChangeView(size_t thread, const proto::ViewChange& chang
 
 absl::StatusOr<bool> SimServer::RemoveShard(size_t thread, JobId job, ShardId shard,
                                             uint32_t generation) {
-  return shards_[thread]->RemoveShard(job, shard, generation);
+  const bool is_left = shards_[thread]->RemoveShard(job, shard, generation);
+  if (!is_left) unplaced_beats_.erase({job.value(), shard.value()});
+  return is_left;
 }
 
 void SimServer::RemoveJob(JobId job) {
+  std::erase_if(unplaced_beats_, [&](const auto& one) { return one.first.first == job.value(); });
   world_->views().OnRemoved(name(), job.value());
   for (auto& shard : shards_) shard->Remove(job);
 }

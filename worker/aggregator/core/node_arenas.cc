@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
+#include "common/diverged.h"
 #include "worker/aggregator/core/arenas.h"
 
 namespace strata::worker {
@@ -150,7 +151,7 @@ absl::Status NodeArenas::MeanIntoWeights(ChunkId chunk, uint64_t clock) {
             }
           });
   if (!finite.load()) {
-    return absl::InternalError(
+    return DivergedError(
         absl::StrFormat("the gradients of chunk %d of step %d, or their sum, are not finite",
                         chunk.value(), clock));
   }

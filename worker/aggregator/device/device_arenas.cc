@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/copies.h"
+#include "common/diverged.h"
 #include "common/require.h"
 #include "common/wire/payload.h"
 #include "kernels/device/device.h"
@@ -287,9 +288,9 @@ absl::Status DeviceArenas::TakeOver(ChunkId chunk, uint64_t clock) {
   absl::StatusOr<Bytes> payload =
       AdderOf(chunk).encoder->PayloadIn(std::exchange(summed.encoded, nullptr), chunk);
   if (!payload.ok()) {
-    return absl::Status(payload.status().code(),
-                        absl::StrFormat("chunk %d at clock %d: sum of the gradients: %s",
-                                        chunk.value(), clock, payload.status().message()));
+    return Prefixed(
+        absl::StrFormat("chunk %d at clock %d: sum of the gradients: ", chunk.value(), clock),
+        payload.status());
   }
   summed.bytes = *std::move(payload);
   return absl::OkStatus();

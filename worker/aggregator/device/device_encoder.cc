@@ -6,6 +6,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/diverged.h"
 #include "common/require.h"
 #include "common/wire/payload.h"
 #include "kernels/device/device_kernels.h"
@@ -132,7 +133,7 @@ absl::StatusOr<Bytes> DeviceEncoder::PayloadIn(const std::shared_ptr<std::byte>&
   device::Verdict verdict;
   std::memcpy(&verdict, host.get(), sizeof verdict);
   if (verdict != device::kGood) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return DivergedError(absl::StrCat(
         "an element, alone or with what was not sent before, is NaN, infinite or too large for ",
         wire::ToString(codec_)));
   }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/diverged.h"
 #include "worker/contract/launch.h"
 
 namespace strata::client {
@@ -9,6 +10,11 @@ namespace strata::client {
 std::string& ErrorText() {
   thread_local std::string text;
   return text;
+}
+
+bool& ErrorHasDiverged() {
+  thread_local bool has_diverged = false;
+  return has_diverged;
 }
 
 namespace {
@@ -40,7 +46,10 @@ strata_code CodeOf(absl::StatusCode code) {
 }  // namespace
 
 strata_code Take(const absl::Status& status) {
-  if (!status.ok()) ErrorText() = std::string(status.message());
+  if (!status.ok()) {
+    ErrorText() = std::string(status.message());
+    ErrorHasDiverged() = HasDiverged(status);
+  }
   return CodeOf(status.code());
 }
 

@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/bytes.h"
-#include "common/diverged.h"
 #include "kernels/device/device.h"
 #include "proto/processes.pb.h"
 #include "worker/client/c/strata_client.h"
@@ -79,7 +78,7 @@ struct strata_client {
   strata::Bytes state;                                    // returned by strata_read_state
   pid_t process = getpid();
   std::atomic<bool> busy{false};
-  std::atomic<bool> has_diverged{false};  // so says the last call, or the program since
+  std::atomic<bool> has_diverged{false};  // so says the program
   bool has_started = false;
   bool guards_weights = false;
   bool finishes_at_exit = false;
@@ -103,8 +102,9 @@ void WriteSized(Struct from, Struct* to) {
   std::memcpy(static_cast<void*>(to), &from, std::min(to->size, sizeof(Struct)));
 }
 
-// The calling thread's last error.
+// The calling thread's last error, and whether it says that training has diverged.
 std::string& ErrorText();
+bool& ErrorHasDiverged();
 // Returns the code of a status, and remembers the text of an error.
 strata_code Take(const absl::Status& status);
 
@@ -124,9 +124,7 @@ strata_code Run(strata_client* client, const char* name, const Call& call) {
     return Take(absl::FailedPreconditionError(
         absl::StrCat(name, ": another thread is in a call of the same client")));
   }
-  const absl::Status status = call();
-  client->has_diverged.store(HasDiverged(status));
-  const strata_code code = Take(status);
+  const strata_code code = Take(call());
   client->busy.store(false);
   return code;
 }

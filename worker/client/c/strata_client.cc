@@ -145,6 +145,8 @@ uint32_t strata_client_abi(void) { return STRATA_CLIENT_ABI; }
 const char* strata_version(void) { return STRATA_VERSION; }
 const char* strata_error_text(void) { return strata::client::ErrorText().c_str(); }
 
+int strata_error_has_diverged(void) { return strata::client::ErrorHasDiverged() ? 1 : 0; }
+
 strata_code strata_connect(const char* launch_file, strata_client** client) {
   return Make(strata::client::ReadLaunch(launch_file), client);
 }

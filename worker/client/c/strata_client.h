@@ -50,6 +50,8 @@ typedef enum strata_code {
 
 /* Returns the calling thread's last error in one line, or "". Valid until its next one. */
 STRATA_API const char* strata_error_text(void);
+/* Since ABI 9. Returns 1 if that error is a gradient that is NaN or infinite, else 0. */
+STRATA_API int strata_error_has_diverged(void);
 
 typedef struct strata_client strata_client;
 
@@ -223,10 +225,9 @@ STRATA_API strata_code strata_send_state(strata_client* client, uint64_t step,
                                          const strata_state_item* items, uint32_t count);
 /* Says in one line why this rank fails: the job's reason. Also within another thread's call. */
 STRATA_API void strata_fail(strata_client* client, const char* reason);
-/* Since ABI 9. Before strata_fail: the program has found a loss or measured value that is NaN or
- * infinite, so the same job would fail again. A comparison keeps such a run as a result. Gradients
- * that are not finite are found by the calls that publish them. Also within another thread's call.
- */
+/* Since ABI 9. Says, before strata_fail, that the rank fails because a loss, gradient or measured
+ * value is NaN or infinite: the same job would fail again, and a comparison keeps the run as a
+ * result. Also within another thread's call. */
 STRATA_API void strata_has_diverged(strata_client* client);
 
 #ifdef __cplusplus

@@ -52,6 +52,7 @@ void PeerLink::SendError(const absl::Status& reason, WireActions* actions) {
   auto text = std::make_shared<std::string>(reason.message());
   wire::Frame frame{MakeHeader(options_.identity, Op::kError),
                     Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size())};
+  // Peers of before take every error alike.
   frame.header.error =
       HasDiverged(reason) ? wire::ErrorCode::kNotFinite : wire::ErrorCode::kPeerFailed;
   Transmit(std::move(frame), actions);
