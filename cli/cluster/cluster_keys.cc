@@ -1,10 +1,11 @@
 #include "cli/cluster/cluster_keys.h"
 
-#include <signal.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <random>
@@ -17,12 +18,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cli/options/coordinator_address.h"
 #include "common/keys/authority.h"
 #include "common/keys/identity.h"
 #include "common/keys/key_file.h"
 #include "common/os/atomic_file.h"
 #include "common/os/unix_socket.h"
+#include "common/unique_fd.h"
 
 namespace strata::cli {
 
@@ -45,16 +48,30 @@ std::string NameOf(const PlannedDaemon& daemon) {
   return option == args.end() || option + 1 == args.end() ? "coordinator" : option[1];
 }
 
-// Removes what commands have left that were killed: "PID-NUMBER.pem" of processes that are gone.
+// Time in which a command locks the file that it has written.
+constexpr absl::Duration kLocksWithin = absl::Minutes(1);
+
+// Returns the file, locked; not valid: it is not there, or a command that lives has locked it. A
+// process number would not do: containers that share /tmp have numbers of their own.
+UniqueFd LockKeys(const std::string& path) {
+  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return file.valid() && flock(file.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(file) : UniqueFd();
+}
+
+// Removes the files "NUMBER-NUMBER.pem" that commands have left which were killed.
 void ClearLeftKeys(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    int pid = 0;
-    if (!absl::EndsWith(name, ".pem") || !absl::SimpleAtoi(name.substr(0, name.find('-')), &pid)) {
-      continue;
-    }
-    if (kill(pid, 0) != 0 && errno == ESRCH) std::filesystem::remove(entry.path(), error);
+    const std::string path = entry.path(), name = entry.path().filename();
+    int number = 0;
+    const bool is_lent =
+        absl::EndsWith(name, ".pem") && absl::SimpleAtoi(name.substr(0, name.find('-')), &number);
+    if (!is_lent) continue;
+    const UniqueFd locked = LockKeys(path);
+    struct stat facts = {};
+    if (!locked.valid() || fstat(locked.get(), &facts) != 0) continue;
+    if (absl::Now() - absl::TimeFromTimespec(facts.st_mtim) < kLocksWithin) continue;
+    std::filesystem::remove(path, error);
   }
 }
 
@@ -94,8 +111,10 @@ absl::Status LentKeys::Write(const keys::KeyFile& keys) {
   const std::string path = absl::StrCat(*UnixPath(OwnCoordinator()), ".pem");
   ClearLeftKeys(std::filesystem::path(path).parent_path());
   const absl::Status written = keys::WriteKeyFile(path, keys);
-  if (written.ok()) path_ = path;
-  return written;
+  if (!written.ok()) return written;
+  path_ = path;
+  locked_ = LockKeys(path);
+  return absl::OkStatus();
 }
 
 namespace {

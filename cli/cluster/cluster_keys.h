@@ -10,6 +10,7 @@
 #include "common/keys/authority.h"
 #include "common/keys/identity.h"
 #include "common/keys/key_file.h"
+#include "common/unique_fd.h"
 
 namespace strata::cli {
 
@@ -37,6 +38,7 @@ class LentKeys {
 
  private:
   std::string path_;
+  UniqueFd locked_;  // while this process lives, others leave the file there
 };
 
 // Writes the keys of a cluster for one run into `folder`, as ROLE-NAME.pem: for all `members`, each

@@ -1,11 +1,22 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/cluster/cluster_keys.h"
 #include "cli/cluster/host_message.h"
 #include "cli/cluster/hosts_file.h"
 #include "cli/cluster/launch_plan.h"
+#include "cli/options/coordinator_address.h"
+#include "common/os/unix_socket.h"
+#include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -221,6 +232,36 @@ TEST(HostMessage, WhatIsNoMessageIsNone) {
         "{\"kind\":\"start\",\"args\":[1]}", "{\"kind\":\"up\""}) {
     EXPECT_EQ(DecodeHostMessage(line), std::nullopt) << line;
   }
+}
+
+TEST(LentKeys, FilesThatNoLivingCommandHoldsAreRemovedWhoeverWroteThem) {
+  namespace fs = std::filesystem;
+  ASSERT_TRUE(MakeCoordinatorFolder().ok());
+  const fs::path folder = fs::path(*UnixPath(OwnCoordinator())).parent_path();
+  // Numbers of processes that nobody here has, as of another container.
+  const std::string left = folder / "99999999-left.pem", held = folder / "99999998-held.pem",
+                    young = folder / "99999997-young.pem";
+  for (const std::string& path : {left, held, young}) std::ofstream(path) << "keys";
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const std::string& path : {left, held}) fs::last_write_time(path, old);
+  const UniqueFd lock(open(held.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);
+  const auto authority = RunAuthority();
+  ASSERT_TRUE(authority.ok());
+  std::string own;
+  {
+    LentKeys keys;
+    ASSERT_TRUE(keys.Write(*KeysForRun(*authority, keys::Role::kUser, "me")).ok());
+    own = keys.path();
+    EXPECT_TRUE(fs::exists(own));
+    EXPECT_FALSE(fs::exists(left));
+    EXPECT_TRUE(fs::exists(held));
+    EXPECT_TRUE(fs::exists(young)) << "its command may be about to lock it";
+    const UniqueFd other(open(own.c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_NE(flock(other.get(), LOCK_EX | LOCK_NB), 0) << "others leave it there";
+  }
+  EXPECT_FALSE(fs::exists(own));
+  for (const std::string& path : {held, young}) fs::remove(path);
 }
 
 }  // namespace

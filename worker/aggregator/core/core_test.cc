@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/diverged.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/kernels.h"
@@ -100,7 +101,7 @@ TEST_F(NodeArenasTest, AMeanThatIsNotFiniteIsAnErrorThatNamesItsChunk) {
   memory_->gradients(1)[map_.OffsetOf(ChunkId(2)) + 5] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(arenas.MeanIntoWeights(ChunkId(1), 0), absl::OkStatus());
   const absl::Status status = arenas.MeanIntoWeights(ChunkId(2), 0);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(HasDiverged(status));
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("chunk 2 of step 0"));
   EXPECT_EQ(memory_->landed(2).load(), 0);
 }
