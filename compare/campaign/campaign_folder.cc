@@ -46,10 +46,7 @@ absl::Status WriteJson(const Message& message, const std::string& path) {
 absl::Status ReadJson(const std::string& path, Message* message) {
   const absl::StatusOr<std::string> text = ReadFile(path, kFileBytesMax);
   if (!text.ok()) return text.status();
-  // Fields of a newer version mean nothing here.
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;
-  const auto status = google::protobuf::util::JsonStringToMessage(*text, message, options);
+  const auto status = google::protobuf::util::JsonStringToMessage(*text, message);
   if (status.ok()) return absl::OkStatus();
   const std::string why = absl::StrReplaceAll(status.ToString(), {{"\n", " "}});
   return absl::InvalidArgumentError(absl::StrCat(path, ": is damaged: ", why));
