@@ -19,9 +19,9 @@
 
 namespace strata::server {
 
-// What a ServerDaemonCore wants done. The daemon's threads count from 0, and each has a ShardCore:
-// calls that name one do what that does, and return its errors. Errors besides: FailedPrecondition
-// (the thread has stopped).
+// The actions of a ServerDaemonCore. The daemon's threads are numbered from 0, and each has a
+// ShardCore. A call that names a thread does what that core's method does, and returns its errors.
+// Additional errors: FailedPrecondition (the thread has stopped).
 class ServerDaemonActions {
  public:
   virtual ~ServerDaemonActions() = default;

@@ -54,7 +54,7 @@ std::string Text(const proto::DaemonMessage& message) {
 // Threads that hold copies of one job's shards: what they are to do, and what is said, in order.
 class FakeThreads final : public ServerDaemonActions {
  public:
-  // What was done since the last call.
+  // Returns the actions since the last call.
   std::vector<std::string> Done() { return std::exchange(done_, {}); }
   // Each copy that is to be taken in is refused from now on.
   void Refuse(absl::Status why) { refusal_ = std::move(why); }
@@ -204,7 +204,7 @@ proto::CoordinatorMessage ChangeOf(uint32_t attempt, uint64_t at_clock = 4) {
 
 class ServerDaemonCoreTest : public ::testing::Test {
  protected:
-  // What the core has the threads do, and says, when it gets the command.
+  // Gives the core a command, and returns its actions and replies.
   std::vector<std::string> Take(const proto::CoordinatorMessage& message) {
     core_.OnMessage(message);
     return threads_.Done();

@@ -54,7 +54,7 @@ class NodeArenas final : public Arenas {
   // TakeSum, TakeWeights and Landed. The chunks are consecutive.
   void SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock);
   // The same with the mean over the step's samples, with the bits of OptimizerKind::kMean. Errors:
-  // Internal: a gradient or the sum is not finite.
+  // DivergedError: a gradient or the sum is not finite.
   absl::Status MeanIntoWeights(ChunkId chunk, uint64_t clock);
 
   // Sums are made when they are taken, and everything else is synchronous.
