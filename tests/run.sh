@@ -39,7 +39,10 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-bazel test --keep_going --color=no --curses=no "${options[@]}" 2>&1 | tee "$log"
+# Many tests wait for daemons more than they compute.
+jobs=$((($(nproc) * 3 + 1) / 2))
+bazel test --keep_going --color=no --curses=no --local_test_jobs="$jobs" "${options[@]}" 2>&1 |
+  tee "$log"
 status=${PIPESTATUS[0]}
 
 if [ "$targets" -eq 0 ] && [ "$fuzz_seconds" != 0 ]; then

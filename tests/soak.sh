@@ -31,6 +31,8 @@ for profile in ${profiles/no-reserved-slot/}; do
   step "$seeds seeds of $profile" \
     bazel-bin/tests/sim/simulate --seeds "$seeds" --profile "$profile"
 done
+step "what $seeds seeds of each profile must have met" \
+  bazel test --test_output=errors --test_arg="--seeds=$seeds" //tests/sim:simulation_test
 step "jobs that resume again and again" \
   bazel test --test_output=errors //tests/e2e:resume_soak
 step "fuzzing, 10 minutes a target" tests/fuzz.sh --seconds 600

@@ -14,6 +14,8 @@ _OPTIMIZED_TESTS = [
     "cli/bench",
     "kernels",
     "numerics",
+    "server/shard",
+    "tests/exchange",
     "tests/fuzz",
     "tests/sim",
     "training",
