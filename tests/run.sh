@@ -41,8 +41,8 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # Many tests wait for daemons more than they compute.
 jobs=$((($(nproc) * 3 + 1) / 2))
-bazel test --keep_going --color=no --curses=no --local_test_jobs="$jobs" "${options[@]}" 2>&1 |
-  tee "$log"
+bazel test --keep_going --color=no --curses=no --jobs="$jobs" --local_test_jobs="$jobs" \
+  "${options[@]}" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 
 if [ "$targets" -eq 0 ] && [ "$fuzz_seconds" != 0 ]; then
