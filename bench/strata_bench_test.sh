@@ -162,13 +162,23 @@ expect "so is a model that is none" \
 expect "by its name, too" grep -q -- "--models pigeon: not one of mlp" "$scratch/err"
 expect "and a precision that a CPU does not have" test "$(status_of $strata bench train \
   --models mlp --precision bf16) $(grep -c "BF16 needs device: GPU" "$scratch/err")" = "2 1"
-left() { find /tmp -maxdepth 1 -name 'strata-bench-*' | wc -l; }
-before=$(left)
+# Its folder has its process number.
+folders() { compgen -G "/tmp/strata-bench-$(cat "$scratch/process")-*"; }
+(
+  for _ in {1..60}; do
+    sleep 0.1
+    if [ -s "$scratch/process" ] && folders >"$scratch/seen"; then break; fi
+  done
+) &
+watcher=$!
 # Nothing of it ends by itself in this time.
 expect "Ctrl-C ends it" test "$(status_of timeout --preserve-status --signal INT 3 \
+  bash -c 'echo $$ > "$0" && exec "$@"' "$scratch/process" \
   $strata bench train --models vgg16 --ranks 1)" -eq 130
 expect "in one line" test "$(grep -c 'strata: error: interrupted' "$scratch/err")" -eq 1
-expect "and nothing is left" test "$(left)" -eq "$before"
+wait "$watcher"
+expect "its folder was there" test -s "$scratch/seen"
+expect "and nothing is left" test -z "$(folders)"
 
 if [ "$(status_of bench/netlab.sh -- true)" -eq 77 ]; then
   cat "$scratch/err"

@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -6,10 +7,12 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/gate.h"
 #include "cli/bench/link_speed.h"
@@ -240,8 +243,9 @@ absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions&
   if (!gate.ok()) return gate.status();
   auto job = JobOf(*setting, (*gate)->port());
   if (!job.ok()) return job.status();
-  char scratch[] = "/tmp/strata-bench-XXXXXX";
-  if (mkdtemp(scratch) == nullptr) return absl::InternalError("cannot make a directory in /tmp");
+  std::string scratch = absl::StrFormat("/tmp/strata-bench-%d-XXXXXX", getpid());
+  if (mkdtemp(scratch.data()) == nullptr)
+    return absl::InternalError("cannot make a directory in /tmp");
   setting->scratch = scratch;
   auto end = RunJob(*setting, *job);
   if (!end.ok()) return end.status();

@@ -1,11 +1,13 @@
 #include "cli/bench/train_bench.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,8 +26,9 @@ constexpr double kTrialSeconds = 0.25;
 class Scratch {
  public:
   static absl::StatusOr<std::unique_ptr<Scratch>> Create() {
-    char path[] = "/tmp/strata-bench-XXXXXX";
-    if (mkdtemp(path) == nullptr) return absl::InternalError("cannot make a directory in /tmp");
+    std::string path = absl::StrFormat("/tmp/strata-bench-%d-XXXXXX", getpid());
+    if (mkdtemp(path.data()) == nullptr)
+      return absl::InternalError("cannot make a directory in /tmp");
     return std::make_unique<Scratch>(path);
   }
   explicit Scratch(std::string path) : path_(std::move(path)) {}
