@@ -96,7 +96,8 @@ void RegisterKernelBenchmarks(const std::vector<BenchmarkSize>& sizes) {
          {std::pair("sgd", OptimizerKind::kSgd), std::pair("momentum", OptimizerKind::kMomentumSgd),
           std::pair("nesterov", OptimizerKind::kNesterov), std::pair("adam", OptimizerKind::kAdam),
           std::pair("adamw", OptimizerKind::kAdamW),
-          std::pair("rmsprop_warmup", OptimizerKind::kRmspropWarmup)}) {
+          std::pair("rmsprop_warmup", OptimizerKind::kRmspropWarmup),
+          std::pair("adagrad", OptimizerKind::kAdagrad), std::pair("ftrl", OptimizerKind::kFtrl)}) {
       add(absl::StrCat(name, "/", size.name),
           [=, kind = kind](benchmark::State& state) { RunOptimize(state, kind, n); });
     }

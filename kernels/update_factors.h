@@ -8,11 +8,15 @@
 
 namespace strata::kernels {
 
+// FTRL divides by the rate. At lower ones it changes nothing.
+inline constexpr float kFtrlRateMin = 1e-30f;
+
 // Scalars of one update, computed on the host for every device, so that all have the same bits.
 struct UpdateFactors {
   float lr, decay, scale, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, epsilon;
   float correct0, correct1;  // Adam's 1 / (1 - beta^t)
   float sgd_share, rms_share;
+  float initial, l1, l2, beta;  // Adagrad's; FTRL's
 };
 
 inline UpdateFactors MakeFactors(const OptimizerParams& params, const OptimizerStep& step) {
@@ -31,6 +35,10 @@ inline UpdateFactors MakeFactors(const OptimizerParams& params, const OptimizerS
   f.correct1 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta2), t)));
   f.sgd_share = step.sgd_share;
   f.rms_share = step.rms_share;
+  f.initial = params.initial_accumulator;
+  f.l1 = params.l1;
+  f.l2 = params.l2;
+  f.beta = params.beta;
   return f;
 }
 

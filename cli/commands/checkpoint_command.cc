@@ -181,11 +181,11 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
                     "Write the optimizer's state, too: optimizer/STATE/NAME");
   command->footer(
       "STATE is what PyTorch calls it: momentum_buffer of momentum_sgd and nesterov; exp_avg,\n"
-      "exp_avg_sq and step of adam and adamw; square_avg, momentum_buffer and step of\n"
-      "rmsprop_warmup. LARS has its velocity, in which learning rates are. With outer its "
-      "momentum\n"
-      "is outer/momentum_buffer/NAME. Of a PyTorch script with the optimizer on its ranks, rank\n"
-      "0's parameters and fp32 buffers are written, and no state.\n"
+      "exp_avg_sq and step of adam and adamw; sum and step of adagrad; square_avg,\n"
+      "momentum_buffer and step of rmsprop_warmup. FTRL has linear and accumulator, LARS its\n"
+      "velocity, in which rates are. With outer its momentum is outer/momentum_buffer/NAME. Of a\n"
+      "PyTorch script with the optimizer on its ranks rank 0's parameters and fp32 buffers are\n"
+      "written, and no state.\n"
       "Examples:\n"
       "  strata checkpoint export /shared/lenet weights.safetensors\n"
       "  strata checkpoint export /shared/lenet weights.safetensors --step 1000 --optimizer\n"

@@ -31,6 +31,12 @@ OptimizerNames NamesOf(const proto::Optimizer& optimizer) {
       return {.optimizer = "rmsprop_warmup",
               .vectors = {{"square_avg"}, {.name = "momentum_buffer", .negated = true}},
               .has_step = true};
+    case proto::Optimizer::kAdagrad:
+      return {.optimizer = "adagrad",
+              .vectors = {{.name = "sum", .added = optimizer.adagrad().initial_accumulator()}},
+              .has_step = true};
+    case proto::Optimizer::kFtrl:
+      return {.optimizer = "ftrl", .vectors = {{"linear"}, {"accumulator"}}};
     case proto::Optimizer::kMean:
       return {.optimizer = "mean"};
     case proto::Optimizer::kFromProgram:
@@ -117,10 +123,14 @@ absl::Status CheckNamesDiffer(const std::vector<TensorToSave>& tensors) {
   return absl::OkStatus();
 }
 
-void CopyTo(std::vector<float>* arena, uint64_t begin, const Bytes& values, bool negated = false) {
+void CopyTo(std::vector<float>* arena, uint64_t begin, const Bytes& values,
+            const StateName& as = {}) {
   const absl::Span<const float> from(values.floats(), values.float_count());
   std::transform(from.begin(), from.end(), arena->begin() + static_cast<ptrdiff_t>(begin),
-                 [negated](float x) { return negated ? -x : x; });
+                 [&as](float x) {
+                   const float value = as.negated ? -x : x;
+                   return as.added == 0 ? value : value + as.added;
+                 });
 }
 
 }  // namespace
@@ -190,7 +200,7 @@ void NamedTensors::TakeRank(const RankImage& image) {
 void NamedTensors::CopyState(uint64_t begin, const WeightImage& image, State* state) {
   state->ranges.push_back({begin, begin + image.weights.float_count(), image.updates});
   for (size_t i = 0; i < state->vectors.size(); ++i) {
-    CopyTo(&state->vectors[i], begin, image.state[i], state->names.vectors[i].negated);
+    CopyTo(&state->vectors[i], begin, image.state[i], state->names.vectors[i]);
   }
   if (image.missed.empty() || state->vectors.empty()) return;
   state->missed.resize(state->vectors[0].size());

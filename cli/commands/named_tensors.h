@@ -19,6 +19,7 @@ namespace strata::cli {
 struct StateName {
   std::string name;
   bool negated = false;  // the named vector is the state times -1
+  float added = 0;       // and plus this
 };
 
 // An optimizer's state by PyTorch's names.
@@ -33,6 +34,8 @@ struct OptimizerNames {
 // - adam, adamw: m and v are exp_avg and exp_avg_sq, both before the correction of their bias.
 // - rmsprop_warmup: m is RMSprop's square_avg. d, which is added to the weights, is its
 //   momentum_buffer, which is subtracted, times -1. What d has of momentum SGD stays in it.
+// - adagrad: n with its first value is Adagrad's sum.
+// - ftrl: torch.optim has none. z is called linear, n accumulator.
 // - lars: torch.optim has none. v holds the learning rates and the trust of the steps that made it,
 //   which no formula takes out: it is called velocity.
 OptimizerNames NamesOf(const proto::Optimizer& optimizer);

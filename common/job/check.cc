@@ -395,7 +395,6 @@ absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
     return absl::StrFormat("optimizer.%s.%s", kind, field);
   };
   const OptimizerParams params = MakeOptimizerParams(optimizer);
-  const bool rmsprop = params.kind == OptimizerKind::kRmspropWarmup;
   const absl::Status clip = NotNegative("optimizer.clip_norm", optimizer.clip_norm());
   if (!clip.ok() || optimizer.has_from_program()) return clip;
   if (optimizer.has_lars()) {
@@ -403,24 +402,36 @@ absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
         Positive("optimizer.lars.coefficient", optimizer.lars().coefficient());
     if (!lars.ok()) return lars;
   }
-  const bool adam = StateVectors(params.kind) == 2 && !rmsprop;
   const absl::Status decay = NotNegative(name("weight_decay").c_str(), params.weight_decay);
   if (!decay.ok()) return decay;
-  if (StateVectors(params.kind) == 1) {
-    return InHalfOpenRange(name("momentum").c_str(), params.momentum, 0, 1);
+  switch (params.kind) {
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kMean:
+      return absl::OkStatus();
+    case OptimizerKind::kMomentumSgd:
+    case OptimizerKind::kNesterov:
+      return InHalfOpenRange(name("momentum").c_str(), params.momentum, 0, 1);
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      return All({InHalfOpenRange(name("beta1").c_str(), params.beta1, 0, 1),
+                  InHalfOpenRange(name("beta2").c_str(), params.beta2, 0, 1),
+                  Positive(name("epsilon").c_str(), params.epsilon)});
+    case OptimizerKind::kRmspropWarmup:
+      return All({InHalfOpenRange(name("momentum").c_str(), params.momentum, 0, 1),
+                  InHalfOpenRange(name("decay").c_str(), params.beta2, 0, 1),
+                  Positive(name("epsilon").c_str(), params.epsilon),
+                  Positive(name("rms_lr").c_str(), params.rms_lr),
+                  NotNegative(name("center_epochs").c_str(), params.center_epochs),
+                  Positive(name("width_epochs").c_str(), params.width_epochs)});
+    case OptimizerKind::kAdagrad:
+      return All({Positive(name("epsilon").c_str(), params.epsilon),
+                  NotNegative(name("initial_accumulator").c_str(), params.initial_accumulator)});
+    case OptimizerKind::kFtrl:
+      return All({NotNegative(name("l1").c_str(), params.l1),
+                  NotNegative(name("l2").c_str(), params.l2),
+                  Positive(name("beta").c_str(), params.beta)});
   }
-  if (rmsprop) {
-    return All({InHalfOpenRange(name("momentum").c_str(), params.momentum, 0, 1),
-                InHalfOpenRange(name("decay").c_str(), params.beta2, 0, 1),
-                Positive(name("epsilon").c_str(), params.epsilon),
-                Positive(name("rms_lr").c_str(), params.rms_lr),
-                NotNegative(name("center_epochs").c_str(), params.center_epochs),
-                Positive(name("width_epochs").c_str(), params.width_epochs)});
-  }
-  if (!adam) return absl::OkStatus();
-  return All({InHalfOpenRange(name("beta1").c_str(), params.beta1, 0, 1),
-              InHalfOpenRange(name("beta2").c_str(), params.beta2, 0, 1),
-              Positive(name("epsilon").c_str(), params.epsilon)});
+  return absl::OkStatus();
 }
 
 // Linear scaling must yield a rate that fits a float.

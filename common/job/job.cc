@@ -80,6 +80,19 @@ void FillRmspropWarmup(proto::RmspropWarmup* optimizer) {
   if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(0.0f);
 }
 
+void FillAdagrad(proto::Adagrad* optimizer) {
+  if (!optimizer->has_epsilon()) optimizer->set_epsilon(1e-10f);
+  if (!optimizer->has_initial_accumulator()) optimizer->set_initial_accumulator(0.0f);
+  if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(0.0f);
+}
+
+void FillFtrl(proto::Ftrl* optimizer) {
+  if (!optimizer->has_l1()) optimizer->set_l1(0.0f);
+  if (!optimizer->has_l2()) optimizer->set_l2(0.0f);
+  if (!optimizer->has_beta()) optimizer->set_beta(1.0f);
+  if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(0.0f);
+}
+
 void FillOptimizer(proto::Optimizer* optimizer) {
   switch (optimizer->kind_case()) {
     case proto::Optimizer::kSgd:
@@ -101,6 +114,10 @@ void FillOptimizer(proto::Optimizer* optimizer) {
       return;
     case proto::Optimizer::kRmspropWarmup:
       return FillRmspropWarmup(optimizer->mutable_rmsprop_warmup());
+    case proto::Optimizer::kAdagrad:
+      return FillAdagrad(optimizer->mutable_adagrad());
+    case proto::Optimizer::kFtrl:
+      return FillFtrl(optimizer->mutable_ftrl());
   }
 }
 
@@ -189,6 +206,17 @@ OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer) {
       return {.kind = OptimizerKind::kMomentumSgd,
               .momentum = optimizer.lars().momentum(),
               .weight_decay = optimizer.lars().weight_decay()};
+    case proto::Optimizer::kAdagrad:
+      return {.kind = OptimizerKind::kAdagrad,
+              .epsilon = optimizer.adagrad().epsilon(),
+              .weight_decay = optimizer.adagrad().weight_decay(),
+              .initial_accumulator = optimizer.adagrad().initial_accumulator()};
+    case proto::Optimizer::kFtrl:
+      return {.kind = OptimizerKind::kFtrl,
+              .weight_decay = optimizer.ftrl().weight_decay(),
+              .l1 = optimizer.ftrl().l1(),
+              .l2 = optimizer.ftrl().l2(),
+              .beta = optimizer.ftrl().beta()};
     case proto::Optimizer::kMean:
       return {.kind = OptimizerKind::kMean};
     case proto::Optimizer::kFromProgram:  // unknown so far: nothing is updated before it is known

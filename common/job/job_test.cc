@@ -217,6 +217,15 @@ TEST(MakeOptimizerParams, TakesEachKindsConstants) {
   EXPECT_EQ(params("optimizer.adamw={}").weight_decay, 0.01f);
   EXPECT_EQ(params("optimizer.lars={}").kind, OptimizerKind::kMomentumSgd);
   EXPECT_EQ(params("optimizer.lars={}").weight_decay, 5e-4f);
+  const OptimizerParams adagrad = params("optimizer.adagrad={initial_accumulator: 0.5}");
+  EXPECT_EQ(adagrad.kind, OptimizerKind::kAdagrad);
+  EXPECT_EQ(adagrad.epsilon, 1e-10f);
+  EXPECT_EQ(adagrad.initial_accumulator, 0.5f);
+  const OptimizerParams ftrl = params("optimizer.ftrl={l1: 0.5 l2: 0.25}");
+  EXPECT_EQ(ftrl.kind, OptimizerKind::kFtrl);
+  EXPECT_EQ(ftrl.l1, 0.5f);
+  EXPECT_EQ(ftrl.l2, 0.25f);
+  EXPECT_EQ(ftrl.beta, 1.0f);
   const OptimizerParams rmsprop = params("optimizer.rmsprop_warmup={width_epochs: 3}");
   EXPECT_EQ(rmsprop.kind, OptimizerKind::kRmspropWarmup);
   EXPECT_EQ(rmsprop.beta2, 0.99f);

@@ -12,6 +12,8 @@ enum class OptimizerKind : uint8_t {
   kAdam,
   kAdamW,
   kRmspropWarmup,
+  kAdagrad,
+  kFtrl,
   kMean,  // w = g: not trained, or only averaged here
 };
 
@@ -26,10 +28,12 @@ struct OptimizerParams {
   float weight_decay = 0.0f;
   // kRmspropWarmup, whose decay is beta2.
   float rms_lr = 3e-4f, center_epochs = 10.0f, width_epochs = 5.0f;
+  float initial_accumulator = 0.0f;         // kAdagrad
+  float l1 = 0.0f, l2 = 0.0f, beta = 1.0f;  // kFtrl
 };
 
-// fp32 state vectors per element: 0 (SGD, mean), 1 (momentum, Nesterov: v), 2 (Adam, AdamW: m, v;
-// RMSprop warm-up: m, d).
+// fp32 state vectors per element: 0 (SGD, mean), 1 (momentum, Nesterov: v; Adagrad: n), 2 (Adam,
+// AdamW: m, v; RMSprop warm-up: m, d; FTRL: z, n).
 constexpr int StateVectors(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::kSgd:
@@ -37,10 +41,12 @@ constexpr int StateVectors(OptimizerKind kind) {
       return 0;
     case OptimizerKind::kMomentumSgd:
     case OptimizerKind::kNesterov:
+    case OptimizerKind::kAdagrad:
       return 1;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
     case OptimizerKind::kRmspropWarmup:
+    case OptimizerKind::kFtrl:
       return 2;
   }
   return 0;

@@ -106,6 +106,51 @@ HWY_INLINE void RmspropWarmupAt(D d, const Factors& f, const float* g, const flo
 }
 
 template <bool kFar, class D>
+HWY_INLINE void AdagradAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
+                          float* state0, float*) {
+  const auto w = hn::LoadU(d, w_in);
+  const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
+  const auto squares = hn::Add(hn::LoadU(d, state0), hn::Mul(direction, direction));
+  hn::StoreU(squares, d, state0);
+  const auto root =
+      hn::Add(hn::Sqrt(hn::Add(squares, hn::Set(d, f.initial))), hn::Set(d, f.epsilon));
+  const auto ratio = hn::Div(direction, root);
+  Store<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ratio)), d, w_out);
+}
+
+template <bool kFar, class D>
+HWY_INLINE void FtrlAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
+                       float* state0, float* state1) {
+  const auto w = hn::LoadU(d, w_in);
+  const auto lr = hn::Set(d, f.lr), l1 = hn::Set(d, f.l1);
+  const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
+  const auto before = hn::LoadU(d, state1);
+  const auto squares = hn::Add(before, hn::Mul(direction, direction));
+  const auto root_before = hn::Sqrt(before), root = hn::Sqrt(squares);
+  const auto slope_of = [&](auto of_squares) HWY_ATTR {
+    return hn::Add(hn::Div(hn::Add(hn::Set(d, f.beta), of_squares), lr), hn::Set(d, f.l2));
+  };
+  const auto slope = slope_of(root);
+  const auto of_weight = hn::Sub(hn::Neg(hn::Mul(w, slope_of(root_before))), hn::CopySign(l1, w));
+  const auto is_zero = hn::Eq(w, hn::Zero(d));
+  const auto sigma = hn::Div(hn::Sub(root, root_before), lr);
+  const auto z = hn::Add(hn::IfThenElse(is_zero, hn::LoadU(d, state0), of_weight),
+                         hn::Sub(direction, hn::Mul(sigma, w)));
+  const auto beyond = hn::Sub(z, hn::CopySign(l1, z));
+  const auto next = hn::Neg(hn::Div(beyond, slope));
+  hn::StoreU(z, d, state0);
+  hn::StoreU(squares, d, state1);
+  Store<kFar>(hn::IfThenZeroElse(hn::Le(hn::Abs(z), l1), next), d, w_out);
+}
+
+// FTRL at a rate by which it cannot divide.
+template <bool kFar, class D>
+HWY_INLINE void StayAt(D d, const Factors&, const float*, const float* w_in, float* w_out, float*,
+                       float*) {
+  Store<kFar>(hn::LoadU(d, w_in), d, w_out);
+}
+
+template <bool kFar, class D>
 HWY_INLINE void MeanAt(D d, const Factors& f, const float* g, const float*, float* w_out, float*,
                        float*) {
   Store<kFar>(hn::Mul(hn::Set(d, f.scale), hn::LoadU(d, g)), d, w_out);
@@ -153,6 +198,16 @@ void OptimizeTo(const OptimizerParams& params, const Factors& f, const float* gr
       return;
     case OptimizerKind::kRmspropWarmup:
       STRATA_FOR_EACH(RmspropWarmupAt, kFar);
+      return;
+    case OptimizerKind::kAdagrad:
+      STRATA_FOR_EACH(AdagradAt, kFar);
+      return;
+    case OptimizerKind::kFtrl:
+      if (f.lr < kFtrlRateMin) {
+        STRATA_FOR_EACH(StayAt, kFar);
+      } else {
+        STRATA_FOR_EACH(FtrlAt, kFar);
+      }
       return;
     case OptimizerKind::kMean:
       STRATA_FOR_EACH(MeanAt, kFar);

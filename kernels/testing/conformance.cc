@@ -122,13 +122,17 @@ OptimizerParams ParamsOf(OptimizerKind kind) {
   params.beta1 = 0.88f;
   params.beta2 = 0.9975f;
   params.epsilon = 1e-7f;
+  params.initial_accumulator = 0.1f;
+  params.l1 = 0.05f;
+  params.l2 = 0.01f;
+  params.beta = 0.5f;
   return params;
 }
 
-constexpr OptimizerKind kKinds[] = {OptimizerKind::kSgd,      OptimizerKind::kMomentumSgd,
-                                    OptimizerKind::kNesterov, OptimizerKind::kAdam,
-                                    OptimizerKind::kAdamW,    OptimizerKind::kRmspropWarmup,
-                                    OptimizerKind::kMean};
+constexpr OptimizerKind kKinds[] = {
+    OptimizerKind::kSgd,     OptimizerKind::kMomentumSgd, OptimizerKind::kNesterov,
+    OptimizerKind::kAdam,    OptimizerKind::kAdamW,       OptimizerKind::kRmspropWarmup,
+    OptimizerKind::kAdagrad, OptimizerKind::kFtrl,        OptimizerKind::kMean};
 
 // Buffers of one optimizer: weights, state and a gradient.
 struct Trained {
@@ -147,7 +151,8 @@ struct Trained {
     w.Fill(&random);
     gradient.Fill(&random, -40.0f, 40.0f);
     // Means of squares have no sign: of the root of a negative number the bits are anybody's.
-    const bool squares_come_first = kind == OptimizerKind::kRmspropWarmup;
+    const bool squares_come_first =
+        kind == OptimizerKind::kRmspropWarmup || kind == OptimizerKind::kAdagrad;
     (squares_come_first ? state1 : state0).Fill(&random, -0.5f, 0.5f);
     (squares_come_first ? state0 : state1).Fill(&random, 0.0f, 0.5f);
   }
@@ -209,6 +214,18 @@ TEST_P(KernelsConformance, OptimizersHaveTheSameBitsWhereWeightsAreWrittenFar) {
         ASSERT_TRUE(got.SentinelsStand()) << int(kind) << " " << n << " " << shift;
       }
     }
+  }
+}
+
+TEST_P(KernelsConformance, FtrlChangesNothingAtARateOfZero) {
+  for (const size_t n : {size_t{1}, size_t{70}}) {
+    Trained got(OptimizerKind::kFtrl, n, 1), before(OptimizerKind::kFtrl, n, 1);
+    const OptimizerStep step = {.lr = 0.0f, .decay = 0.1f, .gradient_scale = 1.0f};
+    kernels().optimize(ParamsOf(OptimizerKind::kFtrl), step, got.gradient.data(), got.w.data(),
+                       got.next.data(), got.State(0), got.State(1), n);
+    EXPECT_TRUE(got.next.SameBits(before.w));
+    EXPECT_TRUE(got.state0.SameBits(before.state0));
+    EXPECT_TRUE(got.state1.SameBits(before.state1));
   }
 }
 

@@ -45,8 +45,27 @@ void Optimize(const OptimizerParams& p, const OptimizerStep& step, const float* 
       w_out[i] = w + step.lr * state1[i];
       continue;
     }
+    if (p.kind == OptimizerKind::kFtrl) {
+      w_out[i] = w;
+      if (step.lr < 1e-30f) continue;
+      const float squares = state1[i] + decayed * decayed;
+      const float root_before = std::sqrt(state1[i]), root = std::sqrt(squares);
+      const float slope_before = (p.beta + root_before) / step.lr + p.l2;
+      const float slope = (p.beta + root) / step.lr + p.l2;
+      const float of_weight = -(w * slope_before) - std::copysign(p.l1, w);
+      const float sigma = (root - root_before) / step.lr;
+      const float z = (w == 0 ? state0[i] : of_weight) + (decayed - sigma * w);
+      const float beyond = z - std::copysign(p.l1, z);
+      w_out[i] = std::fabs(z) <= p.l1 ? 0.0f : -(beyond / slope);
+      state0[i] = z;
+      state1[i] = squares;
+      continue;
+    }
     float direction = decayed;
-    if (p.kind == OptimizerKind::kMomentumSgd) {
+    if (p.kind == OptimizerKind::kAdagrad) {
+      state0[i] = state0[i] + decayed * decayed;
+      direction = decayed / (std::sqrt(state0[i] + p.initial_accumulator) + p.epsilon);
+    } else if (p.kind == OptimizerKind::kMomentumSgd) {
       state0[i] = p.momentum * state0[i] + decayed;
       direction = state0[i];
     } else if (p.kind == OptimizerKind::kNesterov) {

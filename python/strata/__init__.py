@@ -17,7 +17,7 @@ from strata.errors import (
     StrataError,
 )
 from strata.launching import launch
-from strata.optimizers import SGD, Adam, AdamW, Mean, Optimizer
+from strata.optimizers import SGD, Adagrad, Adam, AdamW, Ftrl, Mean, Optimizer
 from strata.reporting import report
 from strata.sampler import Sampler, epochs
 from strata.session import Session
@@ -28,10 +28,12 @@ __version__ = version()
 
 __all__ = [
     "SGD",
+    "Adagrad",
     "Adam",
     "AdamW",
     "Diverged",
     "ElasticSampler",
+    "Ftrl",
     "InvalidArgument",
     "JobStopped",
     "LibraryMissing",

@@ -118,6 +118,57 @@ class AdamW(Adam):
         )
 
 
+class Adagrad(Optimizer):
+    """Adagrad (Duchi, Hazan & Singer 2011).
+
+    - `epsilon`: is added to the root of the sum of squares, above 0.
+    - `initial_accumulator`: the sum of squares that each weight begins with, at least 0.
+    """
+
+    def __init__(
+        self,
+        lr: float = 0.01,
+        *,
+        epsilon: float = 1e-10,
+        initial_accumulator: float = 0.0,
+        weight_decay: float = 0.0,
+        clip_norm: float = 0.0,
+    ) -> None:
+        super().__init__(lr, weight_decay, clip_norm)
+        self.epsilon = epsilon
+        self.initial_accumulator = initial_accumulator
+
+    def _fields(self) -> dict[str, float]:
+        fields = {"epsilon": self.epsilon, "initial_accumulator": self.initial_accumulator}
+        return {**fields, **super()._fields()}
+
+
+class Ftrl(Optimizer):
+    """FTRL-Proximal (McMahan et al. 2013, "Ad Click Prediction", algorithm 1), for linear models.
+
+    - `l1`, `l2`: the regularization, at least 0. With `l1`, weights become exactly 0.
+    - `beta`: is added to the root of the sum of squares, above 0.
+    """
+
+    def __init__(
+        self,
+        lr: float = 0.1,
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        beta: float = 1.0,
+        weight_decay: float = 0.0,
+        clip_norm: float = 0.0,
+    ) -> None:
+        super().__init__(lr, weight_decay, clip_norm)
+        self.l1 = l1
+        self.l2 = l2
+        self.beta = beta
+
+    def _fields(self) -> dict[str, float]:
+        return {"l1": self.l1, "l2": self.l2, "beta": self.beta, **super()._fields()}
+
+
 class Mean(Optimizer):
     """No update: a step returns the mean gradient over all ranks, for an optimizer of the script's
     own."""

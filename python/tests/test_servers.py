@@ -15,7 +15,7 @@ from support import error_lines, must_finish
 MODES = ["ssp(2)", "async", "async_damped", "async_dc", "quorum(1)", "easgd", "significance"]
 
 
-@pytest.mark.parametrize("kind", ["sgd", "momentum", "nesterov", "adam", "adamw"])
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "nesterov", "adagrad", "adam", "adamw"])
 def test_an_optimizer_of_the_job_makes_pytorchs_steps(tmp_path: pathlib.Path, kind: str) -> None:
     """Two groups with rates and decays of their own, a scheduler with warm-up, 50 steps, within
     1e-6."""
@@ -113,7 +113,7 @@ REFUSALS = {
     "rate": "the learning rate became 0.2 after gradients were given with 0.1",
     "two": "2 optimizers: on the servers a job has one",
     "ranks": 'optimizer_on: "ranks" does not go with mode async',
-    "rmsprop": "the servers have SGD, Adam and AdamW, not RMSprop",
+    "rmsprop": "the servers have SGD, Adagrad, Adam and AdamW, not RMSprop",
     "closure": "closures are not taken",
     "again": 'parameter "(weight|bias)": got a second gradient before step',
     "rebound": (

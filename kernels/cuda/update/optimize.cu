@@ -45,6 +45,22 @@ __device__ __forceinline__ float Updated(const Factors& f, float w, float sum, f
     return w - f.lr * AdamRatio(f, decayed, state0, state1);
   } else if constexpr (kKind == OptimizerKind::kAdamW) {
     return w - f.lr * (AdamRatio(f, g, state0, state1) + f.decay * w);
+  } else if constexpr (kKind == OptimizerKind::kAdagrad) {
+    state0 = state0 + decayed * decayed;
+    return w - f.lr * __fdiv_rn(decayed, __fsqrt_rn(state0 + f.initial) + f.epsilon);
+  } else if constexpr (kKind == OptimizerKind::kFtrl) {
+    if (f.lr < kernels::kFtrlRateMin) return w;
+    const float squares = state1 + decayed * decayed;
+    const float root_before = __fsqrt_rn(state1), root = __fsqrt_rn(squares);
+    const float slope_before = __fdiv_rn(f.beta + root_before, f.lr) + f.l2;
+    const float slope = __fdiv_rn(f.beta + root, f.lr) + f.l2;
+    const float of_weight = -(w * slope_before) - copysignf(f.l1, w);
+    const float sigma = __fdiv_rn(root - root_before, f.lr);
+    const float z = (w == 0.0f ? state0 : of_weight) + (decayed - sigma * w);
+    const float beyond = z - copysignf(f.l1, z);
+    state0 = z;
+    state1 = squares;
+    return fabsf(z) <= f.l1 ? 0.0f : -__fdiv_rn(beyond, slope);
   } else {
     static_assert(kKind == OptimizerKind::kRmspropWarmup);
     state0 = f.beta2 * state0 + f.one_minus_beta2 * (decayed * decayed);
@@ -95,6 +111,10 @@ absl::Status Launch(CudaStream& stream, OptimizerKind kind, const Factors& f, co
       return launch(&OptimizeKernel<OptimizerKind::kAdamW, T>);
     case OptimizerKind::kRmspropWarmup:
       return launch(&OptimizeKernel<OptimizerKind::kRmspropWarmup, T>);
+    case OptimizerKind::kAdagrad:
+      return launch(&OptimizeKernel<OptimizerKind::kAdagrad, T>);
+    case OptimizerKind::kFtrl:
+      return launch(&OptimizeKernel<OptimizerKind::kFtrl, T>);
     case OptimizerKind::kMean:
       return launch(&OptimizeKernel<OptimizerKind::kMean, T>);
   }

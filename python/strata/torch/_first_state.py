@@ -27,8 +27,15 @@ _EXCHANGES = 3
 
 
 def is_there(state: Mapping[Any, Any]) -> bool:
-    """Returns whether an optimizer's state, by parameter, is not empty."""
-    return any(_parts(of_param) for of_param in state.values())
+    """Returns whether an optimizer's state, by parameter, is of steps that it has made."""
+    return any(_parts(of_param) and not _is_first(of_param) for of_param in state.values())
+
+
+def _is_first(of_param: Any) -> bool:
+    """Returns whether the state is Adagrad's before its first step, which it is made with."""
+    if not isinstance(of_param, Mapping) or set(of_param) != {"step", "sum"}:
+        return False
+    return int(of_param["step"]) == 0
 
 
 def _parts(of_param: Any) -> list[str]:
@@ -45,13 +52,15 @@ def refuse_on_servers(
     names = {id(entry.param): entry.name for entry in entries}
     for param, of_param in optimizer.state.items():
         parts = _parts(of_param)
-        if parts and not client.goes_on:
+        if parts and not _is_first(of_param) and not client.goes_on:
             raise errors.InvalidArgument(
                 f'optimizer: has state of parameter "{names.get(id(param), "?")}"'
                 f" ({', '.join(parts)}) before it is wrapped, which the servers would not go on"
                 f" from: {ELSEWHERE}"
             )
-    optimizer.state.clear()
+    # Adagrad never makes its first state again.
+    for param in [one for one, its in optimizer.state.items() if not _is_first(its)]:
+        del optimizer.state[param]
 
 
 class FirstState:

@@ -100,6 +100,8 @@ def _constants(group: dict[str, Any]) -> dict[str, Any]:
         "eps",
         "amsgrad",
         "maximize",
+        "lr_decay",
+        "initial_accumulator_value",
     )
     return {field: group[field] for field in fields if field in group}
 
@@ -133,7 +135,7 @@ def of(optimizer: torch.optim.Optimizer, entries: Sequence[Entry], clip_norm: fl
     """
     groups = optimizer.param_groups
     for number, group in enumerate(groups):
-        for field in ("amsgrad", "maximize", "dampening"):
+        for field in ("amsgrad", "maximize", "dampening", "lr_decay"):
             if group.get(field):
                 raise _refuse(number, field, group[field], "is not known to the servers")
     decay = max(float(group.get("weight_decay", 0.0)) for group in groups)
@@ -156,9 +158,16 @@ def of(optimizer: torch.optim.Optimizer, entries: Sequence[Entry], clip_norm: fl
             beta2=float(beta2),
             epsilon=float(_same(groups, "eps")),
         )
+    elif type(optimizer) is torch.optim.Adagrad:
+        made = optimizers.Adagrad(
+            weight_decay=decay,
+            epsilon=float(_same(groups, "eps")),
+            initial_accumulator=float(_same(groups, "initial_accumulator_value")),
+        )
     else:
         raise errors.InvalidArgument(
-            f"optimizer: the servers have SGD, Adam and AdamW, not {type(optimizer).__name__};"
+            f"optimizer: the servers have SGD, Adagrad, Adam and AdamW, not"
+            f" {type(optimizer).__name__};"
             " modes with the optimizer on the ranks (sync, ring, local, diloco) take it"
         )
     made.clip_norm = clip_norm

@@ -20,7 +20,7 @@ class Parts(torch.nn.Module):
         super().__init__()
         self.parts = torch.nn.ModuleList(
             torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
-            for _ in range(8)
+            for _ in range(9)
         )
 
     def forward(self, x):
@@ -48,6 +48,7 @@ def optimizers(model):
         torch.optim.SGD(groups(parts[5], weight_decay=0.0), 0.05, momentum=0.9, weight_decay=1e-2),
         torch.optim.Adam(groups(parts[6], betas=(0.8, 0.95)), 1e-2, weight_decay=1e-2),
         torch.optim.SGD(parts[7].parameters(), 1e-3, momentum=0.9, dampening=0.1, maximize=True),
+        torch.optim.Adagrad(parts[8].parameters(), 1e-2, lr_decay=1e-2),
     ]
 
 

@@ -30,6 +30,9 @@ def make(kind):
             groups, 0.05, momentum=0.9, nesterov=True, weight_decay=0.01
         ),
         "adam": lambda: torch.optim.Adam(groups, 0.01, weight_decay=0.01),
+        "adagrad": lambda: torch.optim.Adagrad(
+            groups, 0.01, weight_decay=0.01, initial_accumulator_value=0.1
+        ),
         "adamw": lambda: torch.optim.AdamW(groups, 0.01, weight_decay=0.1),
     }[kind]()
     # Warm-up, then decay.

@@ -505,6 +505,8 @@ constexpr const char* kOptimizers[] = {
     "adam {}",
     "nesterov {}",
     "adamw {}",
+    "adagrad {}",
+    "ftrl { l1: 0.001 }",
     "lars { coefficient: 0.5 }",
     "sgd { weight_decay: 0.01 } clip_norm: 1",
     "momentum_sgd {} clip_norm: 5",

@@ -197,9 +197,13 @@ class Twins {
 };
 
 const char* const kOptimizers[] = {
-    "sgd { weight_decay: 0.01 }",           "momentum_sgd { momentum: 0.8 weight_decay: 0.02 }",
-    "nesterov { weight_decay: 0.01 }",      "adam { beta2: 0.99 weight_decay: 0.01 }",
+    "sgd { weight_decay: 0.01 }",
+    "momentum_sgd { momentum: 0.8 weight_decay: 0.02 }",
+    "nesterov { weight_decay: 0.01 }",
+    "adam { beta2: 0.99 weight_decay: 0.01 }",
     "adamw { beta1: 0.8 epsilon: 0.0001 }",
+    "adagrad { initial_accumulator: 0.1 }",
+    "ftrl { l1: 0.01 l2: 0.1 weight_decay: 0.01 }",
 };
 const char* const kSchedules[] = {
     "base_lr: 0.3",

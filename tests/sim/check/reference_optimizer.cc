@@ -12,6 +12,8 @@ float DecayOf(const proto::Optimizer& optimizer) {
   if (optimizer.has_adam()) return optimizer.adam().weight_decay();
   if (optimizer.has_adamw()) return optimizer.adamw().weight_decay();
   if (optimizer.has_rmsprop_warmup()) return optimizer.rmsprop_warmup().weight_decay();
+  if (optimizer.has_adagrad()) return optimizer.adagrad().weight_decay();
+  if (optimizer.has_ftrl()) return optimizer.ftrl().weight_decay();
   return optimizer.momentum_sgd().weight_decay();
 }
 
@@ -144,6 +146,48 @@ void ReferenceOptimizer::Descend(const std::vector<float>& gradient_sum, float r
   }
 }
 
+float ReferenceOptimizer::RmspropDelta(size_t i, float d, float a, float b) {
+  const proto::RmspropWarmup& warmup = optimizer_.rmsprop_warmup();
+  first_[i] = warmup.decay() * first_[i] + (1.0f - warmup.decay()) * (d * d);
+  second_[i] = momentum_ * second_[i] - (a + b / (std::sqrt(first_[i]) + warmup.epsilon())) * d;
+  return second_[i];
+}
+
+float ReferenceOptimizer::AdagradRatio(size_t i, float d) {
+  const proto::Adagrad& adagrad = optimizer_.adagrad();
+  first_[i] += d * d;
+  return d / (std::sqrt(first_[i] + adagrad.initial_accumulator()) + adagrad.epsilon());
+}
+
+// The new weight does not follow from a difference: it is a function of z and n.
+void ReferenceOptimizer::DescendByFtrl(const std::vector<float>& gradient_sum, float reciprocal,
+                                       double rate, std::vector<float>* weights) {
+  const proto::Ftrl& ftrl = optimizer_.ftrl();
+  for (size_t i = 0; i < weights->size(); ++i) {
+    const float mean = reciprocal * (gradient_sum.empty() ? 0.0f : gradient_sum[i]);
+    float& weight = (*weights)[i];
+    if (all_averaged_ || averaged_[i]) {
+      weight = mean;
+      continue;
+    }
+    const float step = static_cast<float>(rate * rate_multiplier_[i]);
+    if (step < 1e-30f) continue;
+    const float h = mean + decay_[i] * weight;
+    const float root_before = std::sqrt(second_[i]);
+    if (weight != 0) {
+      const float sign = weight < 0 ? -1.0f : 1.0f;
+      first_[i] = -(weight * ((ftrl.beta() + root_before) / step + ftrl.l2())) - sign * ftrl.l1();
+    }
+    second_[i] += h * h;
+    const float root = std::sqrt(second_[i]);
+    first_[i] += h - (root - root_before) / step * weight;
+    const float sign = std::signbit(first_[i]) ? -1.0f : 1.0f;
+    weight = std::fabs(first_[i]) <= ftrl.l1()
+                 ? 0.0f
+                 : -((first_[i] - sign * ftrl.l1()) / ((ftrl.beta() + root) / step + ftrl.l2()));
+  }
+}
+
 void ReferenceOptimizer::Update(const std::vector<float>& gradient_sum, uint64_t divisor,
                                 uint64_t samples, double factor, std::vector<float>* weights,
                                 double said) {
@@ -184,18 +228,17 @@ void ReferenceOptimizer::Update(const std::vector<float>& gradient_sum, uint64_t
     case proto::Optimizer::kAdamw:
       return descend([&](size_t i, float g, float decay) { return ratio(i, g) + decay; });
     case proto::Optimizer::kRmspropWarmup: {
-      const proto::RmspropWarmup& warmup = optimizer_.rmsprop_warmup();
       const double of_sgd = ShareOfSgd();
       const auto a = static_cast<float>(of_sgd);
-      const auto b = static_cast<float>((1 - of_sgd) * warmup.rms_lr() / whole_rate);
-      return descend([&, a, b](size_t i, float g, float decay) {
-        const float d = g + decay;
-        first_[i] = warmup.decay() * first_[i] + (1.0f - warmup.decay()) * (d * d);
-        second_[i] =
-            momentum_ * second_[i] - (a + b / (std::sqrt(first_[i]) + warmup.epsilon())) * d;
-        return -second_[i];
-      });
+      const auto b =
+          static_cast<float>((1 - of_sgd) * optimizer_.rmsprop_warmup().rms_lr() / whole_rate);
+      return descend(
+          [&, a, b](size_t i, float g, float decay) { return -RmspropDelta(i, g + decay, a, b); });
     }
+    case proto::Optimizer::kAdagrad:
+      return descend([&](size_t i, float g, float decay) { return AdagradRatio(i, g + decay); });
+    case proto::Optimizer::kFtrl:
+      return DescendByFtrl(gradient_sum, reciprocal, rate, weights);
     case proto::Optimizer::kMean:
     case proto::Optimizer::kFromProgram:  // not of a job that trains
     case proto::Optimizer::kLars:         // on nodes

@@ -42,6 +42,11 @@ class ReferenceOptimizer {
   template <typename Direction>
   void Descend(const std::vector<float>& gradient_sum, float reciprocal, double rate,
                std::vector<float>* weights, Direction direction);
+  // What element i moves by, for its gradient with the decay; updates its state.
+  float RmspropDelta(size_t i, float d, float a, float b);
+  float AdagradRatio(size_t i, float d);
+  void DescendByFtrl(const std::vector<float>& gradient_sum, float reciprocal, double rate,
+                     std::vector<float>* weights);
 
   const proto::Optimizer optimizer_;
   const proto::Schedule schedule_;
@@ -52,7 +57,8 @@ class ReferenceOptimizer {
   // By element of the chunk:
   std::vector<float> rate_multiplier_, decay_;
   std::vector<bool> averaged_;
-  std::vector<float> first_, second_;  // v, or Adam's m and v, or RMSprop warm-up's m and d
+  std::vector<float> first_,
+      second_;  // v; Adam's m and v; RMSprop warm-up's m and d; FTRL's z and n; Adagrad's n
   bool all_averaged_ = false;
   uint64_t samples_ = 0;
   uint64_t updates_ = 0;

@@ -69,6 +69,23 @@ TEST(ReferenceOptimizer, AdamWDecaysApartFromTheMoments) {
             std::vector<float>{2 - 0.5f * (1 + 0.5f)});
 }
 
+TEST(ReferenceOptimizer, AdagradDividesByTheRootOfTheSumOfSquares) {
+  EXPECT_EQ(After(1, "adagrad { epsilon: 0 }"), std::vector<float>{1.5f});
+  EXPECT_EQ(After(2, "adagrad { epsilon: 0 }"),
+            std::vector<float>{1.5f - 0.5f * (1 / std::sqrt(2.0f))});
+  EXPECT_EQ(After(1, "adagrad { epsilon: 2 initial_accumulator: 3 weight_decay: 0 }"),
+            std::vector<float>{2 - 0.5f * (1 / 4.0f)});
+}
+
+TEST(ReferenceOptimizer, FtrlStartsAtTheWeightAndShrinksItToZero) {
+  // r(0) = 1 / 0.5, so z = -2 * 2; sigma = 2, so z = -4 + 1 - 2 * 2; r(1) = 2 / 0.5.
+  EXPECT_EQ(After(1, "ftrl { beta: 1 }"), std::vector<float>{7.0f / 4});
+  // z = -2 * 2 - 1 + 1 - 2 * 2, and |z| is 1 above l1.
+  EXPECT_EQ(After(1, "ftrl { beta: 1 l1: 1 }"), std::vector<float>{7.0f / 4});
+  // r(0) = 6 and r(1) = 8: z = -12 + 1 - 4.
+  EXPECT_EQ(After(1, "ftrl { beta: 1 l2: 4 }"), std::vector<float>{15.0f / 8});
+}
+
 TEST(ReferenceOptimizer, RmspropWarmUpPassesToMomentumSgd) {
   // 4 of 100 samples: a = 1/2 + 0.04 / 0.16 and b = (1 - a) * 0.5 / 0.5; m = 0.5, d = -a - b.
   const float b = 0.25f / (std::sqrt(0.5f) + 0.5f);
