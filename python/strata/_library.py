@@ -25,12 +25,14 @@ from strata import errors
 from strata._rank import process
 
 # The version of strata_client.h that this package needs; an older library is refused.
-ABI = 9
+ABI = 10
 NAME = "libstrata_client.so.1"
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED = 1, 2, 3, 5
 INTERRUPTED, NO_MORE_STEPS = 7, 8
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16 = range(4)
+UNIFORM, NORMAL, CONSTANT = range(3)
+ROW_SGD, ROW_ADAGRAD, ROW_ROWWISE_ADAGRAD, ROW_ADAM, ROW_FTRL = range(5)
 
 WaitCheck = CFUNCTYPE(c_int, c_void_p)
 
@@ -103,6 +105,36 @@ class StepRanks(Structure):
     ]
 
 
+class TableSpec(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("columns", c_uint32),
+        ("capacity", c_uint64),
+        ("seed", c_uint64),
+        ("initial", c_int),
+        ("initial_scale", c_float),
+        ("optimizer", c_int),
+        ("weight_decay", c_float),
+        ("epsilon", c_float),
+        ("initial_accumulator", c_float),
+        ("beta1", c_float),
+        ("beta2", c_float),
+        ("l1", c_float),
+        ("l2", c_float),
+        ("beta", c_float),
+    ]
+
+
+class RowCounts(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("updated", c_uint64),
+        ("stored", c_uint64),
+        ("refused", c_uint64),
+    ]
+
+
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_client_abi": (c_uint32, []),
     "strata_version": (c_char_p, []),
@@ -155,6 +187,32 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_has_diverged": (None, [c_void_p]),
     "strata_error_has_diverged": (c_int, []),
     "strata_on_wait": (c_int, [c_void_p, WaitCheck, c_void_p]),
+    "strata_table_create": (c_int, [POINTER(TableSpec), POINTER(c_void_p)]),
+    "strata_table_destroy": (None, [c_void_p]),
+    "strata_table_rows": (c_uint64, [c_void_p]),
+    "strata_table_bytes": (c_uint64, [c_void_p]),
+    "strata_table_state_columns": (c_uint32, [c_void_p]),
+    "strata_table_steps": (c_uint64, [c_void_p]),
+    "strata_distinct_ids": (
+        c_int,
+        [c_void_p, c_void_p, c_uint64, c_void_p, c_void_p, POINTER(c_uint64)],
+    ),
+    "strata_lookup_rows": (c_int, [c_void_p, c_void_p, c_uint64, c_void_p]),
+    "strata_push_rows": (c_int, [c_void_p, c_void_p, c_uint64, c_void_p]),
+    "strata_spread_bags": (
+        c_int,
+        [c_void_p, c_void_p, c_void_p, c_uint64, c_void_p, c_void_p, c_uint64],
+    ),
+    "strata_forget_rows": (c_int, [c_void_p]),
+    "strata_step_rows": (c_int, [c_void_p, c_double, POINTER(RowCounts)]),
+    "strata_stored_ids": (c_int, [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)]),
+    "strata_read_row_state": (c_int, [c_void_p, c_void_p, c_uint64, c_void_p]),
+    "strata_store_rows": (
+        c_int,
+        [c_void_p, c_void_p, c_uint64, c_void_p, c_void_p, POINTER(RowCounts)],
+    ),
+    "strata_set_table_steps": (c_int, [c_void_p, c_uint64]),
+    "strata_clear_table": (c_int, [c_void_p]),
 }
 
 

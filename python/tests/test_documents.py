@@ -14,6 +14,7 @@ from support import HERE, execute, free_port, must_finish, run_job
 
 ROOT = HERE.parents[1]
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "python.md"
+ROWS = ROOT / "docs" / "rows.md"
 MODEL = """
 import torch
 import torch.nn.functional as F
@@ -68,6 +69,13 @@ def test_the_script_of_the_readme_runs_by_itself(tmp_path: pathlib.Path) -> None
     must_finish(execute([sys.executable, str(saved(tmp_path, scripts(README)[0]))], tmp_path))
 
 
+def test_the_script_of_the_page_about_rows_runs_by_itself(tmp_path: pathlib.Path) -> None:
+    (script,) = scripts(ROWS)
+    result = must_finish(execute([sys.executable, str(saved(tmp_path, script))], tmp_path))
+    (rows, in_bytes) = re.findall(r"^(\d+) rows, (\d+) bytes$", result.out, re.M)[0]
+    assert int(rows) == 100 * 32 * 5 and int(in_bytes) < 300 * int(rows)
+
+
 @pytest.mark.parametrize("optimizer", ["AdamW", "SGD"], ids=["ddp", "horovod"])
 def test_what_ddp_and_horovod_become_learns(tmp_path: pathlib.Path, optimizer: str) -> None:
     script = script_of(PAGE, "strata.torch", "from model import Net", optimizer)
@@ -113,6 +121,7 @@ FORMULAS = SERVERS + "test_an_optimizer_of_the_job_makes_pytorchs_steps"
 REFUSED = SERVERS + "test_what_servers_cannot_do_is_refused_by_name"
 NOT_ON_SERVERS = REFUSALS + "test_an_optimizer_that_servers_do_not_have_is_named"
 TENSORS = REFUSALS + "test_a_tensor_that_cannot_be_trained_is_named"
+EMBEDDINGS = "test_rows.py::test_a_converted_embedding_trains_as_pytorchs_sparse_optimizer"
 HALVES = RANKS + "test_parameters_of_16_bits_and_autocast_train"
 CHANGES = RANKS + "test_layers_freeze_models_are_copied_and_live_on_after_the_job"
 ABSENT = RANKS + "test_what_no_rank_uses_is_left_alone_and_a_rank_without_samples_counts_nothing"
@@ -130,8 +139,11 @@ EMPTY = REFUSALS + "test_what_has_no_elements_is_left_out"
 EQUAL = REFUSALS + "test_buffers_that_must_be_equal_differ_by_their_checksums"
 
 WHAT_WORKS: dict[str, tuple[list[str], list[str]]] = {
-    "SGD, momentum, Nesterov, Adam, AdamW": ([RECIPES], [FORMULAS]),
-    "other optimizers, `amsgrad`, `maximize`, `dampening`": ([RECIPES], [NOT_ON_SERVERS, REFUSED]),
+    "SGD, momentum, Nesterov, Adagrad, Adam, AdamW": ([RECIPES], [FORMULAS]),
+    "other optimizers, `amsgrad`, `maximize`, `dampening`, `lr_decay`": (
+        [RECIPES],
+        [NOT_ON_SERVERS, REFUSED],
+    ),
     "betas, `eps` or momentum that differ between groups": ([RECIPES], [NOT_ON_SERVERS]),
     "weight decay and rates by group": ([RECIPES], [FORMULAS]),
     "schedulers, a rate that the script changes": (
@@ -154,6 +166,7 @@ WHAT_WORKS: dict[str, tuple[list[str], list[str]]] = {
     "autocast": ([HALVES], [HALVES]),
     "parameters in bfloat16 or float16": ([HALVES], [REFUSED]),
     "parameters in float64, sparse or lazy ones": ([TENSORS], [TENSORS]),
+    "`nn.Embedding(sparse=True)` and `nn.EmbeddingBag(sparse=True)`": ([EMBEDDINGS], [TENSORS]),
     "parameters and buffers without elements": ([EMPTY, AVERAGED], [EMPTY, AVERAGED]),
     "state that the optimizer has when it is wrapped": (
         [RANKS + "test_all_ranks_go_on_with_the_state_of_rank_0s_optimizer"],

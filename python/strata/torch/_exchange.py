@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from strata.torch._keeper import Keeper
 
 PUBLISH_MODES = ("backward", "step")
+# Stands in for the parameters of a model that has only tables.
+_NO_PARAMETERS = "(no parameters)"
 _SKIP = "strata.skip"
 _USED = "strata.used"
 
@@ -122,6 +124,8 @@ class Exchange:
                 client.register(entry.order_label, (1,), 0.0, 0.0)
         for label in labels:
             client.register(label, (1,), 0.0, 0.0)
+        if not self.entries:
+            client.register(_NO_PARAMETERS, (1,), 0.0, 0.0)
         if self.skips_nonfinite:
             # A mean over ranks, which codecs that lose parts of gradients do not go with.
             self.skip_index = client.register(_SKIP, (1,), averaged=True)
@@ -221,9 +225,12 @@ class Exchange:
                     " wrapped: move the model before"
                 )
 
-    def count_samples(self) -> int:
-        """Returns the number of samples of a step that this rank makes by itself."""
+    def count_samples(self, has_rows: bool = False) -> int:
+        """Returns the number of samples of a step that this rank makes by itself. `has_rows`: rows
+        of tables have gradients."""
         samples, must_be_zero = self._find_samples(self.first_gradient)
+        if has_rows and not self._is_set:
+            samples, must_be_zero = self.samples, False
         if must_be_zero:
             for entry in self.entries:
                 if entry.param.grad is not None:

@@ -142,7 +142,10 @@ class EveryStep(Trainer):
                 )
             self.exchange_gradients()
         if self._is_alone:
-            samples = exchange.count_samples()
+            rates = {} if self.tables is None else self.tables.rates(optimizer)
+            samples = exchange.count_samples(bool(rates))
+            if self.tables is not None:
+                self.tables.step(optimizer, rates if samples else {})
             result = own_step() if samples else None
             exchange.client.steps += 1
         else:

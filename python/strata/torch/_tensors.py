@@ -125,7 +125,8 @@ def _check_modules(model: torch.nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
             raise errors.InvalidArgument(
-                f'module "{name}": has sparse gradients; gradients are dense: sparse=False'
+                f'module "{name}": has sparse gradients; gradients are dense: sparse=False, or, in'
+                " one process, strata.torch.convert_sparse(model)"
             )
 
 
@@ -133,6 +134,7 @@ def entries(
     model: torch.nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     order: Iterable[str] | None,
+    may_be_none: bool = False,
 ) -> list[Entry]:
     """Returns what is trained, in the order in which a backward pass is expected to finish it.
 
@@ -164,7 +166,7 @@ def entries(
                     continue  # there is nothing to train
                 found[name] = Entry(name, param, group_number)
             group_number += 1
-    if not found:
+    if not found and not may_be_none:
         raise errors.InvalidArgument("optimizer: none of its parameters requires a gradient")
     wanted = list(order) if order is not None else list(reversed(names.values()))
     for name in wanted:

@@ -15,6 +15,7 @@ from strata.reporting import Reporter
 from strata.torch import _first_state as first_state
 from strata.torch._agreement import Agreement
 from strata.torch._exchange import Exchange
+from strata.torch.embedding import Tables
 
 
 class _Batches:
@@ -77,6 +78,7 @@ class Trainer:
         self._frozen: list[tuple[str, Any]] = []
         self._agreement: Agreement | None = None
         self._is_due = False  # a checkpoint has come, with which ranks are compared
+        self.tables: Tables | None = None  # None: the model has none
         self.clip_norm = 0.0
         self.steps_per_exchange = 1
 

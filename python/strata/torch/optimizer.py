@@ -5,6 +5,8 @@ from __future__ import annotations
 import copyreg
 import math
 import os
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Callable, TypeVar, Union, overload
@@ -23,6 +25,7 @@ from strata.torch import (
     _placement,
     _recipe,
     _tensors,
+    embedding,
 )
 from strata.torch._exchange import Exchange
 from strata.torch._trainer import Trainer
@@ -110,6 +113,8 @@ class Distributed:
         self._step_count = getattr(self, "_step_count", 0) + 1
         trainer = self._strata_trainer
         trainer.check_frozen()
+        if trainer.tables is not None and sys._getframe(1).f_code.co_name == "_maybe_opt_step":
+            trainer.tables.refuse_scaler()  # a GradScaler calls
         if samples is not None:
             trainer.set_samples(samples)
         own_step = super().step  # type: ignore[misc]
@@ -130,6 +135,8 @@ class Distributed:
         exchange = self._strata_trainer.exchange
         exchange.check_ended()
         exchange.forget_pass(self)
+        if self._strata_trainer.tables is not None:
+            self._strata_trainer.tables.forget(self)  # type: ignore[arg-type]
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
     def load_state_dict(self, state_dict: Any) -> None:
@@ -244,6 +251,28 @@ def _keeper_of(exchange: Exchange, model: torch.nn.Module, place: str) -> _keepe
     return keeper
 
 
+def _tables_of(
+    model: torch.nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    client: Client,
+    place: str,
+) -> embedding.Tables | None:
+    """Returns the model's tables; None: it has none."""
+    tables = embedding.Tables(model, optimizers)
+    if not len(tables):
+        return None
+    for one in optimizers:
+        tables.rates(one)
+    what = f'table "{tables.name}"'
+    if not client.is_alone:
+        raise errors.InvalidArgument(
+            f"{what}: rows are trained in one process as yet: python3 SCRIPT, without strata run"
+        )
+    if place != _placement.RANKS:
+        raise errors.InvalidArgument(f'{what}: does not go with optimizer_on="servers"')
+    return tables
+
+
 @overload
 def DistributedOptimizer(
     optimizer: _Optimizer,
@@ -350,11 +379,17 @@ def DistributedOptimizer(
         "total_steps": _checks.whole("total_steps", total_steps, 0),
     }
     check_every = _checks.whole("check_every", check_every, 0)
-    entries = _tensors.entries(model, optimizers, order)
+    entries = _tensors.entries(model, optimizers, order, embedding.are_in(model))
     client = _lifetime.connect()
     _limit_threads(client)
     _heap.keep()
     place = _placement.choose(client.job, optimizer_on)
+    tables = _tables_of(model, optimizers, client, place)
+    if tables is not None:
+        if scaler is not None and scaler.is_enabled():
+            tables.refuse_scaler()
+        if clip_norm:
+            warnings.warn("clip_norm: leaves the rows of tables out", stacklevel=2)
     exchange = Exchange(client, entries, publish, scaler is not None)
     exchange.optimizers = optimizers
     keeper = _keeper_of(exchange, model, place)
@@ -406,6 +441,9 @@ def DistributedOptimizer(
         trainer = _on_servers.begin(exchange, model, optimizers, buffers, overlap, clip_norm, facts)
     trainer.watch_frozen([(n, p) for n, p in model.named_parameters() if not p.requires_grad])
     trainer.watch_batches()
+    trainer.tables = tables
+    if tables is not None:
+        tables.claim()
     for one in optimizers:
         _make_distributed(one, trainer)
     if keeper is not None:

@@ -29,7 +29,7 @@ extern "C" {
 
 /* Grows when a function or a field is added. Fields are only added at the end of a struct, and the
  * library reads as many as `size` says that the caller's has. */
-#define STRATA_CLIENT_ABI 9
+#define STRATA_CLIENT_ABI 10
 
 /* Returns the STRATA_CLIENT_ABI that the library was built with. */
 STRATA_API uint32_t strata_client_abi(void);

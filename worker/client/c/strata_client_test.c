@@ -12,6 +12,7 @@
 
 #include "worker/client/c/strata_client_checkpoints.h"
 #include "worker/client/c/strata_client_devices.h"
+#include "worker/client/c/strata_client_rows.h"
 #include "worker/client/c/strata_client_views.h"
 
 static int failures = 0;
@@ -378,6 +379,84 @@ static void GivesAndReadsAStateOfItsOwn(void) {
   if (file != NULL) fclose(file);
 }
 
+static int HasError(const char* part) { return strstr(strata_error_text(), part) != NULL; }
+
+static void ATableTrainsRowsByTheirIds(void) {
+  strata_table_spec spec = {.size = sizeof spec,
+                            .name = "items",
+                            .columns = 2,
+                            .capacity = 2,
+                            .initial = STRATA_CONSTANT,
+                            .initial_scale = 1,
+                            .optimizer = STRATA_ROW_SGD};
+  strata_table* table = NULL;
+  CHECK(strata_table_create(&spec, &table) == STRATA_OK && table != NULL);
+  const int64_t ids[] = {7, 3, 7};
+  int64_t distinct[3], places[3];
+  uint64_t count = 0;
+  CHECK(strata_distinct_ids(table, ids, 3, distinct, places, &count) == STRATA_OK);
+  CHECK(count == 2 && distinct[0] == 3 && distinct[1] == 7);
+  CHECK(places[0] == 1 && places[1] == 0 && places[2] == 1);
+  const float gradients[] = {1, 2, 3, 4};
+  CHECK(strata_push_rows(table, distinct, 2, gradients) == STRATA_OK);
+  CHECK(strata_push_rows(table, distinct, 1, gradients) == STRATA_OK);
+  CHECK(strata_table_rows(table) == 0);
+  strata_row_counts counts = {.size = sizeof counts};
+  CHECK(strata_step_rows(table, 0.5, &counts) == STRATA_OK);
+  CHECK(counts.updated == 2 && counts.stored == 2 && counts.refused == 0);
+  CHECK(strata_table_steps(table) == 1 && strata_table_rows(table) == 2);
+  CHECK(strata_table_bytes(table) > 0 && strata_table_state_columns(table) == 0);
+  float rows[6];
+  CHECK(strata_lookup_rows(table, ids, 3, rows) == STRATA_OK);
+  CHECK(rows[0] == -0.5f && rows[1] == -1 && rows[2] == 0 && rows[3] == -1 && rows[4] == -0.5f);
+  const int64_t third = 9;
+  CHECK(strata_push_rows(table, &third, 1, gradients) == STRATA_OK);
+  CHECK(strata_step_rows(table, 0.5, &counts) == STRATA_OK && counts.refused == 1);
+  strata_table_destroy(table);
+  strata_table_destroy(NULL);
+}
+
+static void WhatATableCannotTakeIsRefused(void) {
+  strata_table_spec spec = {.size = sizeof spec,
+                            .name = "items",
+                            .columns = 2,
+                            .capacity = 2,
+                            .optimizer = STRATA_ROW_FTRL,
+                            .beta = 1};
+  strata_table* table = NULL;
+  const strata_code bad = STRATA_INVALID_ARGUMENT;
+  spec.columns = 0;
+  CHECK(strata_table_create(&spec, &table) == bad && HasError("table \"items\": dim: 0"));
+  CHECK(table == NULL);
+  spec.columns = 2;
+  spec.optimizer = (strata_row_optimizer)9;
+  CHECK(strata_table_create(&spec, &table) == bad && HasError("optimizer: there is no 9"));
+  spec.optimizer = STRATA_ROW_FTRL;
+  CHECK(strata_table_create(&spec, &table) == STRATA_OK);
+  int64_t ids[] = {5, 5};
+  int64_t distinct[2], places[2];
+  uint64_t count = 0;
+  float rows[4] = {0, 0, 0, 0};
+  CHECK(strata_push_rows(table, ids, 2, rows) == bad);
+  CHECK(HasError("table \"items\": id 5 comes after 5: ids ascend, each once"));
+  ids[0] = -2;
+  CHECK(strata_push_rows(table, ids, 2, rows) == bad && HasError("id -2 is below 0"));
+  CHECK(strata_lookup_rows(table, ids, 2, rows) == bad && HasError("id -2 is below 0"));
+  CHECK(strata_distinct_ids(table, ids, 2, distinct, places, &count) == bad);
+  CHECK(strata_step_rows(table, -1, NULL) == bad && HasError("lr: -1 is not"));
+  CHECK(strata_step_rows(table, 0, NULL) == STRATA_OK);
+  CHECK(strata_set_table_steps(table, UINT64_MAX) == bad && HasError("is more than 2^62"));
+  CHECK(strata_table_create(NULL, &table) == bad && HasError("a pointer is null"));
+  CHECK(strata_read_row_state(table, ids + 1, 1, rows) == STRATA_NOT_FOUND);
+  const int64_t ends[] = {1}, place = 1;
+  CHECK(strata_spread_bags(table, rows, ends, 1, &place, rows + 2, 1) == bad);
+  CHECK(HasError("place 1 is not in 0 to 0"));
+  rows[1] = 1.0f / 0.0f;
+  CHECK(strata_push_rows(table, ids + 1, 1, rows) == bad && strata_error_has_diverged());
+  CHECK(strata_stored_ids(NULL, distinct, 2, &count) == bad && HasError("the table is null"));
+  strata_table_destroy(table);
+}
+
 int main(void) {
   GivesAndReadsAStateOfItsOwn();
   TrainsByTheJobsOptimizer();
@@ -392,6 +471,8 @@ int main(void) {
   FinishesAtAGoodExitAlone();
   AJobWithoutGpusHasNoDevice();
   AWaitEndsWhenTheProgramSaysSo();
+  ATableTrainsRowsByTheirIds();
+  WhatATableCannotTakeIsRefused();
   if (failures == 0) puts("ok");
   return failures == 0 ? 0 : 1;
 }

@@ -1,0 +1,34 @@
+#ifndef STRATA_ROWS_ROW_KEY_H_
+#define STRATA_ROWS_ROW_KEY_H_
+
+#include <cstdint>
+
+#include "common/random.h"
+
+namespace strata::rows {
+
+// A row's place follows from its hash alone, so that every process finds it without asking. The
+// highest bits of the hash name the job's bucket, the bits below them a range of the table's rows
+// in that bucket.
+
+// Ids are below 2^63.
+inline constexpr uint64_t kIdMax = (uint64_t{1} << 63) - 1;
+
+// A bijection of ids for each seed: two rows of a table never share a hash.
+constexpr uint64_t HashOf(uint64_t table_seed, uint64_t id) {
+  return MixBits(id ^ MixBits(table_seed));
+}
+
+// Returns one of 2^bits buckets. REQUIRES: bits <= 32.
+constexpr uint32_t BucketOf(uint64_t hash, uint32_t bits) {
+  return bits == 0 ? 0 : static_cast<uint32_t>(hash >> (64 - bits));
+}
+
+// Returns one of 2^bits ranges within the bucket. REQUIRES: bucket_bits + bits <= 48.
+constexpr uint32_t RangeOf(uint64_t hash, uint32_t bucket_bits, uint32_t bits) {
+  return BucketOf(hash << bucket_bits, bits);
+}
+
+}  // namespace strata::rows
+
+#endif  // STRATA_ROWS_ROW_KEY_H_
