@@ -96,7 +96,7 @@ expect "with the least" grep -q -- "--chunk-elements 8: at least 256" "$scratch/
 expect "all kernels have the right values" \
   test "$(status_of $strata bench kernels --tiny --seconds 0.001)" -eq 0
 expect "and a line each, with the share of the bound" \
-  test "$(grep -cE '/tiny( +[0-9.]+){7}$' "$scratch/out")" -eq 39
+  test "$(grep -cE '/tiny( +[0-9.]+){7}$' "$scratch/out")" -eq 41
 expect "kernels by name, as JSON" test "$(status_of $strata bench kernels --tiny --json \
   --seconds 0.001 --filter '^(sgd|sum_of_2)/')" -eq 0
 expect "are those" test "$(python3 -c "import json
