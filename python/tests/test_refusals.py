@@ -243,7 +243,7 @@ def groups(of: Model, **second: Any) -> list[dict[str, Any]]:
 OPTIMIZERS: dict[str, tuple[Callable[[Model], torch.optim.Optimizer], str]] = {
     "rmsprop": (
         lambda m: torch.optim.RMSprop(m.parameters()),
-        "servers have SGD, Adam and AdamW, not RMSprop",
+        "servers have SGD, Adagrad, Adam and AdamW, not RMSprop",
     ),
     "amsgrad": (lambda m: torch.optim.Adam(m.parameters(), amsgrad=True), "group 0: amsgrad=True"),
     "maximize": (lambda m: sgd(m, maximize=True), "group 0: maximize=True"),

@@ -106,7 +106,8 @@ class FirstState:
             return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)  # of the attempt before
-        if not any(is_there(optimizer.state) for optimizer in self._optimizers):
+        states = [of_param for one in self._optimizers for of_param in one.state.values()]
+        if not any(_parts(of_param) for of_param in states):
             return
         try:
             content = _state_file.encode(
