@@ -140,6 +140,7 @@ def entries(
 
     That is the reverse of `model.named_parameters()`, or what `order` names: all parameters that
     are trained, the last one that backward finishes at the end.
+    `may_be_none`: all that is trained may be tables of rows, whose parameters have no elements.
     Raises `errors.InvalidArgument` naming a parameter or module that cannot be trained so.
     """
     _check_modules(model)
