@@ -34,9 +34,10 @@ struct TableSpec {
 // The rows of a table in one bucket. A row is stored when it is first pushed: until then it has its
 // initial values, so lookups store nothing.
 //
-// The bucket's share of `capacity` is divided into ranges of hashes, of about 1,024 rows each.
-// Since hashes spread unevenly a range may hold more than its share: an eighth, or 4 standard
-// deviations. A new row that is pushed to a full range is refused, and keeps its initial values.
+// The bucket's share of `capacity` is divided into ranges of hashes, of 640 to 1,280 rows each.
+// Since hashes spread unevenly a range may hold more than its share, by 6 standard deviations: so
+// the table may hold up to a fifth more. A new row that is pushed to a full range is refused, and
+// keeps its initial values.
 //
 // A pure state machine. Threads: one at a time, or several that only look up.
 class RowTable {
