@@ -14,7 +14,7 @@ constexpr int kFieldBits = 21;
 constexpr uint64_t kFieldMask = (uint64_t{1} << kFieldBits) - 1;
 constexpr int kDraws = 4, kFieldsPerDraw = 3;  // 12 uniform values
 
-// Of mean 0 and variance 1: 12 uniform values have variance 1 together. All steps are exact.
+// A value with mean 0 and variance 1: the sum of 12 uniform ones. All steps are exact.
 double Normal(uint64_t key, uint64_t column) {
   int64_t sum = 0;
   for (int draw = 0; draw < kDraws; ++draw) {

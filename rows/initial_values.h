@@ -13,8 +13,8 @@ struct InitialValues {
   enum class Kind {
     kConstant,  // all are `scale`
     kUniform,   // in [-scale, scale)
-    // Of mean 0 and standard deviation `scale`: the sum of 12 uniform values, which needs no
-    // function of a math library. None is beyond 6 standard deviations.
+    // Mean 0 and standard deviation `scale`: the sum of 12 uniform values, which needs no function
+    // of a math library. No value is beyond 6 standard deviations.
     kNormal,
   };
   Kind kind = Kind::kUniform;

@@ -63,7 +63,7 @@ class RowTable {
   // NotFound naming an id that is not stored. REQUIRES: as in Lookup.
   absl::Status ReadState(absl::Span<const uint64_t> ids, float* to) const;
 
-  // What became of the rows of a call.
+  // How many rows a call updated, stored and refused.
   struct Counts {
     uint64_t updated = 0;
     uint64_t stored = 0;   // those among `updated` that were not stored before

@@ -163,7 +163,7 @@ TEST(RowBatch, DistinctIdsAscendAndEachIdHasItsPlaceAmongThem) {
     std::vector<uint64_t> ids(count), unique(count);
     std::vector<int64_t> places(count);
     for (size_t i = 0; i < count; ++i) {
-      // Of all lengths, with repeats.
+      // Ids of all lengths, some repeated.
       ids[i] = RandomBits(5, RandomBelow(6, i, 3000)) >> (1 + RandomBelow(7, i % 3000, 60));
     }
     unique.resize(UniqueIds(ids, unique.data(), places.data()));

@@ -212,7 +212,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [c_void_p, c_void_p, c_uint64, c_void_p, c_void_p, POINTER(RowCounts)],
     ),
     "strata_set_table_steps": (c_int, [c_void_p, c_uint64]),
-    "strata_clear_table": (c_int, [c_void_p]),
 }
 
 

@@ -424,7 +424,7 @@ class Table:
                     f"{what}: {refused} of {len(dumped['ids'])} rows that are loaded have no room:"
                     f" capacity is {self.capacity}"
                 )
-        except errors.StrataError:
+        except BaseException:
             before, self._handle = self._handle, before
             raise
         finally:

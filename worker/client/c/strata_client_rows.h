@@ -118,8 +118,6 @@ STRATA_API strata_code strata_store_rows(strata_table* table, const int64_t* ids
                                          strata_row_counts* counts);
 /* Says how many steps the table has made: Adam corrects its moments by them. */
 STRATA_API strata_code strata_set_table_steps(strata_table* table, uint64_t steps);
-/* Drops all stored rows and pushed gradients. */
-STRATA_API strata_code strata_clear_table(strata_table* table);
 
 #ifdef __cplusplus
 }

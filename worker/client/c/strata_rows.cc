@@ -312,13 +312,3 @@ strata_code strata_set_table_steps(strata_table* table, uint64_t steps) {
     return absl::OkStatus();
   });
 }
-
-strata_code strata_clear_table(strata_table* table) {
-  return RunOn(table, "strata_clear_table", [&](Table& on) {
-    auto made = RowTable::Create(on.rows->spec(), 0);
-    if (!made.ok()) return made.status();
-    on.rows = *std::move(made);
-    on.pushed.Clear();
-    return absl::OkStatus();
-  });
-}
