@@ -17,10 +17,6 @@ from strata.rows import Constant, Normal, RowOptimizer, Table, Uniform, check_ra
 _KINDS = (torch.int64, torch.int32)
 
 
-# Compilers run what calls the client library as it is. PyTorch 1.13 has none.
-_as_it_is: Any = getattr(getattr(torch, "compiler", None), "disable", lambda function: function)
-
-
 class _Bags(torch.autograd.Function):
     """Sums or means of rows by bags. PyTorch's own backward pass of a dense table takes several
     times as long."""
@@ -75,6 +71,7 @@ class TableModule(torch.nn.Module):
         padding_idx: int | None = None,
     ) -> None:
         super().__init__()
+        _keep_compilers_out()
         self.table = Table(
             name, dim, capacity=capacity, optimizer=optimizer, init=init, seed=seed
         )
@@ -156,7 +153,6 @@ class TableModule(torch.nn.Module):
         return {**self.__dict__, "_is_claimed": False}
 
 
-@_as_it_is  # type: ignore[untyped-decorator]
 def _gather(self: TableModule, ids: Tensor) -> tuple[Tensor, Tensor, int | None]:
     """Returns the distinct rows of a batch, a leaf whose gradient is pushed; for each id the
     place of its row among them; and the place of `padding_idx`, None: it is not there."""
@@ -178,6 +174,14 @@ def _gather(self: TableModule, ids: Tensor) -> tuple[Tensor, Tensor, int | None]
         push = self._pushing(distinct, padding)
         values.register_hook(push)  # type: ignore[no-untyped-call]
     return values.to(self.rows), places.view(ids.shape).to(ids.device), padding
+
+
+def _keep_compilers_out() -> None:
+    """Has `torch.compile` run `_gather`, which calls the client library, as it is. With the first
+    table, since this imports PyTorch's compiler, which takes a second. PyTorch 1.13 has none."""
+    global _gather
+    if hasattr(torch, "compiler") and not hasattr(_gather, "_torchdynamo_disable"):
+        _gather = torch.compiler.disable(_gather)  # type: ignore[no-untyped-call]
 
 
 class Embedding(TableModule):

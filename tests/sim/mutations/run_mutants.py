@@ -1,4 +1,4 @@
-"""Runs the sound code and every mutant; fails if the sound code is red or a mutant green.
+"""Runs every mutant, then the sound code; fails if a mutant is green or the sound code red.
 
     run_mutants.py --seeds N --report FILE PROGRAM
 
@@ -26,8 +26,8 @@ HEADER = """# What the simulator makes of deliberate faults
 
 Written by `bazel run //tests/sim/mutations:report`. Each row is the simulator with one fault built
 in, run from the first seed to the first red one, which must violate the invariant that the mutation
-names; the sound code was green for at least {seeds} seeds of each profile, and for as many as
-any of its mutants, in the same run. README.md tells how a mutation is added.
+names; the sound code was green for each profile's seeds up to the last of these, in the same run.
+README.md tells how a mutation is added.
 
 | mutation | fault | source | profile | caught by | violation | seed |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -95,16 +95,20 @@ def row(outcome):
     )
 
 
-def planned(seeds):
-    """The sound code, for each profile as often as any mutant, then the mutants by name."""
-    mutants = [
+def mutants(seeds):
+    """One run for each mutation, by name."""
+    return [
         Run(name, mutation.profile, int(mutation.seeds or seeds))
         for name, mutation in sorted(mutations().items())
     ]
-    most = collections.Counter()
-    for mutant in mutants:
-        most[mutant.profile] = max(most[mutant.profile], mutant.seeds)
-    return [Run(SOUND, profile, most[profile]) for profile in sorted(most)] + mutants
+
+
+def sound(outcomes):
+    """The sound code's runs: each profile's seeds up to the last that made one of `outcomes` red."""
+    last = collections.Counter()
+    for outcome in outcomes:
+        last[outcome.profile] = max(last[outcome.profile], int(outcome.seed or 1))
+    return [Run(SOUND, profile, last[profile]) for profile in sorted(last)]
 
 
 def judge(outcome, findings):
@@ -149,14 +153,17 @@ def main():
     parser.add_argument("program")
     args = parser.parse_args()
 
-    findings, rows = {}, []
-    runs = planned(args.seeds)
+    findings, outcomes = {}, []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for outcome in pool.map(lambda run: outcome_of(args.program, run), runs):
-            judge(outcome, findings)
-            if outcome.name != SOUND:
-                rows.append(row(outcome))
-    text = HEADER.format(seeds=args.seeds) + "".join(sorted(rows))
+
+        def run_all(runs):
+            for outcome in pool.map(lambda run: outcome_of(args.program, run), runs):
+                judge(outcome, findings)
+                yield outcome
+
+        outcomes = list(run_all(mutants(args.seeds)))
+        list(run_all(sound(outcomes)))
+    text = HEADER + "".join(sorted(row(outcome) for outcome in outcomes))
     with open(args.report, "w") as report:
         report.write(text)
     findings["an unknown name"] = refuses_what_it_does_not_hold(args.program)

@@ -62,16 +62,18 @@ class RunMutantsTest(unittest.TestCase):
             "runs the mutation 'dedup_off', not 'none'",
         )
 
-    def test_every_profile_of_a_mutation_is_run_with_sound_code_for_as_many_seeds(self):
-        runs = run_mutants.planned(7)
-        sound = {run.profile: run.seeds for run in runs if run.name == run_mutants.SOUND}
-        mutants = [run for run in runs if run.name != run_mutants.SOUND]
-        self.assertEqual(set(sound), {run.profile for run in mutants})
-        for profile, seeds in sound.items():
-            self.assertEqual(seeds, max(run.seeds for run in mutants if run.profile == profile))
-        names = [run.name for run in mutants]
-        self.assertEqual(names, sorted(names))
-        self.assertIn(Run("window_one_wider", "all", 7), mutants)
+    def test_every_mutation_is_run_by_name(self):
+        runs = run_mutants.mutants(7)
+        names = [run.name for run in runs]
+        self.assertEqual(names, sorted(run_mutants.mutations()))
+        self.assertIn(Run("window_one_wider", "all", 7), runs)
+
+    def test_the_sound_code_has_the_seeds_that_made_a_mutant_red(self):
+        outcomes = [red(seed="3"), red(seed="12"), red(seed="4"), red(profile="lossy", seed="")]
+        self.assertEqual(
+            run_mutants.sound(outcomes),
+            [Run(run_mutants.SOUND, "all", 12), Run(run_mutants.SOUND, "lossy", 1)],
+        )
 
 
 class OutcomeTest(unittest.TestCase):
