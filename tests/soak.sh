@@ -35,6 +35,8 @@ step "what $seeds seeds of each profile must have met" \
   bazel test --test_output=errors --test_arg="--seeds=$seeds" //tests/sim:simulation_test
 step "jobs that resume again and again" \
   bazel test --test_output=errors //tests/e2e:resume_soak
+step "all tests and benchmarks of a bundle, on the fake device" \
+  bazel test --test_output=errors --test_arg=--whole //tests/gpu:bundle_test
 step "fuzzing, 10 minutes a target" tests/fuzz.sh --seconds 600
 
 echo "$passed passed, $failed failed"

@@ -119,6 +119,7 @@ TEST_F(Deaths, OfARankLeavesRunningStatisticsAsTheyWouldBe) {
   constexpr int kSteps = 60;
   proto::Job whole = CheckpointedJob("undisturbed", 2, kSteps);
   whole.mutable_model()->set_zoo("cnn");
+  whole.mutable_data()->set_batch_per_rank(4);
   const std::string undisturbed = Model(Run(whole));
   proto::Job job = whole;
   job.mutable_checkpoint()->set_dir(TestDir() + "/victim");
