@@ -8,8 +8,7 @@
 namespace strata::rows {
 
 // A row's place follows from its hash alone, so that every process finds it without asking. The
-// highest bits of the hash name the job's bucket, the bits below them a range of the table's rows
-// in that bucket.
+// highest bits of the hash name the job's bucket; more of them name the range of the table's rows.
 
 // Ids are below 2^63.
 inline constexpr uint64_t kIdMax = (uint64_t{1} << 63) - 1;
@@ -19,14 +18,9 @@ constexpr uint64_t HashOf(uint64_t table_seed, uint64_t id) {
   return MixBits(id ^ MixBits(table_seed));
 }
 
-// Returns one of 2^bits buckets. REQUIRES: bits <= 32.
-constexpr uint32_t BucketOf(uint64_t hash, uint32_t bits) {
-  return bits == 0 ? 0 : static_cast<uint32_t>(hash >> (64 - bits));
-}
-
-// Returns one of 2^bits ranges within the bucket. REQUIRES: bucket_bits + bits <= 48.
-constexpr uint32_t RangeOf(uint64_t hash, uint32_t bucket_bits, uint32_t bits) {
-  return BucketOf(hash << bucket_bits, bits);
+// Returns the highest bits of a hash: one of 2^bits buckets, or ranges. REQUIRES: bits <= 48.
+constexpr uint64_t HighBits(uint64_t hash, uint32_t bits) {
+  return bits == 0 ? 0 : hash >> (64 - bits);
 }
 
 }  // namespace strata::rows

@@ -19,62 +19,38 @@ namespace {
 // The most rows of a range if hashes spread evenly: the largest index is then full with 6 standard
 // deviations more.
 constexpr uint64_t kRangeRows = 1280;
-constexpr uint32_t kColumnsMax = 4096;
-// Blocks have numbers of 32 bits.
-constexpr uint64_t kCapacityMax = uint64_t{1} << 38;
-constexpr size_t kNameBytesMax = 256;
 // How many rows each of three stages is ahead of the next one: the range, its index, the row. A
 // core has 10 to 16 loads from memory under way.
 constexpr size_t kAhead = 8;
 constexpr size_t kStages = 3;
 
-uint64_t ShareOf(const TableSpec& spec, uint32_t bucket_bits) {
-  return (spec.capacity + (uint64_t{1} << bucket_bits) - 1) >> bucket_bits;
+uint32_t RangeBits(uint64_t capacity, uint32_t bucket_bits) {
+  const uint64_t ranges = std::bit_ceil((capacity + kRangeRows - 1) / kRangeRows);
+  return std::max(static_cast<uint32_t>(std::bit_width(ranges) - 1), bucket_bits);
 }
 
-uint32_t RangeBits(uint64_t share) {
-  return static_cast<uint32_t>(
-      std::bit_width(std::bit_ceil((share + kRangeRows - 1) / kRangeRows)) - 1);
+RowLayout LayoutOf(const TableSpec& spec) {
+  return {.seed = spec.seed,
+          .columns = spec.columns,
+          .state = StateColumns(spec.optimizer.kind, spec.columns)};
 }
 
 // Hashes spread over ranges as balls over bins. One range in 10^9 has more than 6 standard
 // deviations above the mean.
-uint32_t RangeRowsMax(uint64_t share, uint32_t range_bits) {
-  const double mean = std::ceil(static_cast<double>(share) / std::exp2(range_bits));
+uint32_t RangeRowsMax(uint64_t capacity, uint32_t range_bits) {
+  const double mean = std::ceil(static_cast<double>(capacity) / std::exp2(range_bits));
   const double most = range_bits == 0 ? mean : mean + 6 * std::sqrt(mean);
   return static_cast<uint32_t>(std::min<double>(std::ceil(most), RowRange::kRowsMax));
 }
 
 }  // namespace
 
-absl::Status TableSpec::Validate() const {
-  const auto wrong = [this](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("table \"", name, "\": ", what));
-  };
-  if (name.empty() || name.size() > kNameBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("table: a name has 1 to %d bytes, not %d", kNameBytesMax, name.size()));
-  }
-  if (columns == 0 || columns > kColumnsMax) {
-    return wrong(absl::StrFormat("dim: %d is not in 1 to %d", columns, kColumnsMax));
-  }
-  if (capacity == 0 || capacity > kCapacityMax) {
-    return wrong(absl::StrFormat("capacity: %d is not in 1 to %d", capacity, kCapacityMax));
-  }
-  if (!std::isfinite(initial.scale)) return wrong("init: its scale is not finite");
-  if (absl::Status valid = optimizer.Validate(); !valid.ok()) return wrong(valid.message());
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::unique_ptr<RowTable>> RowTable::Create(const TableSpec& spec,
                                                            uint32_t bucket_bits) {
   if (absl::Status valid = spec.Validate(); !valid.ok()) return valid;
-  const uint64_t share = ShareOf(spec, bucket_bits);
-  const uint32_t range_bits = RangeBits(share);
-  const uint32_t range_rows_max = RangeRowsMax(share, range_bits);
-  const RowLayout layout = {.seed = spec.seed,
-                            .columns = spec.columns,
-                            .state = StateColumns(spec.optimizer.kind, spec.columns)};
+  const uint32_t range_bits = RangeBits(spec.capacity, bucket_bits);
+  const uint32_t range_rows_max = RangeRowsMax(spec.capacity, range_bits);
+  const RowLayout layout = LayoutOf(spec);
   const uint64_t ranges = uint64_t{1} << range_bits;
   absl::StatusOr<RowMemory> memory = RowMemory::Create(layout, ranges, range_rows_max);
   absl::StatusOr<AddressSpace> range_space = AddressSpace::Reserve(ranges * sizeof(RowRange));
@@ -99,13 +75,7 @@ RowTable::RowTable(const TableSpec& spec, uint32_t bucket_bits, uint32_t range_b
       ranges_(reinterpret_cast<RowRange*>(range_space_.begin()), size_t{1} << range_bits) {}
 
 size_t RowTable::memory_bytes() const {
-  // No more ranges than rows were written to.
-  return std::min<uint64_t>(ranges_.size(), size_) * sizeof(RowRange) + memory_.memory_bytes();
-}
-
-size_t RowTable::memory_bytes_max() const {
-  return ranges_.size() * sizeof(RowRange) +
-         RowMemory::MemoryBytesMax(memory_.layout(), ranges_.size(), range_rows_max_);
+  return touched_ranges_ * sizeof(RowRange) + memory_.memory_bytes();
 }
 
 std::vector<uint64_t> RowTable::StoredIds() const {
@@ -204,6 +174,7 @@ StoredRow RowTable::Add(uint64_t hash, uint64_t id, Counts& counts) {
     ++counts.refused;
     return StoredRow(nullptr);
   }
+  if (range.size() == 0) ++touched_ranges_;
   const StoredRow row = range.Add(memory_, hash, id);
   row.pushes() = 0;
   row.flags() = 0;
@@ -252,6 +223,13 @@ RowTable::Counts RowTable::Store(absl::Span<const uint64_t> ids, const float* we
     ++counts.updated;
   });
   return counts;
+}
+
+uint64_t MemoryBytesMax(const TableSpec& spec, uint32_t bucket_bits, uint64_t buckets) {
+  const uint32_t range_bits = RangeBits(spec.capacity, bucket_bits);
+  const uint64_t ranges = buckets << (range_bits - bucket_bits);
+  return ranges * sizeof(RowRange) +
+         RowMemory::MemoryBytesMax(LayoutOf(spec), ranges, RangeRowsMax(spec.capacity, range_bits));
 }
 
 }  // namespace strata::rows

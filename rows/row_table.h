@@ -11,38 +11,28 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "rows/block_pool.h"
-#include "rows/initial_values.h"
 #include "rows/row_key.h"
 #include "rows/row_range.h"
 #include "rows/row_update.h"
+#include "rows/table_spec.h"
 
 namespace strata::rows {
 
-// An embedding table: rows of `columns` weights, by id.
-struct TableSpec {
-  std::string name;       // 1 to 256 bytes
-  uint32_t columns = 0;   // 1 to 4096
-  uint64_t capacity = 0;  // rows: 1 to 2^38
-  uint64_t seed = 0;
-  InitialValues initial;
-  RowOptimizer optimizer;
-
-  // Errors: InvalidArgument naming the table and the field.
-  absl::Status Validate() const;
-};
-
-// The rows of a table in one bucket. A row is stored when it is first pushed: until then it has its
-// initial values, so lookups store nothing.
+// The rows of a table in this process: all of them, or those in some of the job's buckets. A row is
+// stored when it is first pushed: until then it has its initial values, so lookups store nothing.
 //
-// The bucket's share of `capacity` is divided into ranges of hashes, of 640 to 1,280 rows each.
-// Since hashes spread unevenly a range may hold more than its share, by 6 standard deviations: so
-// the table may hold up to a fifth more. A new row that is pushed to a full range is refused, and
+// The table is divided into ranges of hashes, of 640 to 1,280 rows each at its capacity, or less if
+// each bucket has a range of its own then. Since hashes spread unevenly a range may hold more than
+// its share, by 6 standard deviations: so the table may hold up to a fifth more, and a small one in
+// many buckets several times as much. A new row that is pushed to a full range is refused, and
 // keeps its initial values.
 //
 // A pure state machine. Threads: one at a time, or several that only look up.
 class RowTable {
  public:
-  // `bucket_bits`: the job has 2^bucket_bits buckets. Errors: those of TableSpec::Validate.
+  // `bucket_bits`: the job has 2^bucket_bits buckets. No range has rows of two, so what becomes of
+  // a row does not depend on which buckets are here. Errors: those of TableSpec::Validate,
+  // ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<RowTable>> Create(const TableSpec& spec,
                                                           uint32_t bucket_bits);
 
@@ -51,16 +41,13 @@ class RowTable {
   uint32_t state_columns() const { return memory_.layout().state; }
   uint64_t size() const { return size_; }  // stored rows
   size_t memory_bytes() const;
-  // The most that memory_bytes() can become.
-  size_t memory_bytes_max() const;
   // Returns the ids of all stored rows, ascending.
   std::vector<uint64_t> StoredIds() const;
 
-  // Writes each row's weights to `to`: ids.size() x columns values. Ids may be repeated. REQUIRES:
-  // all ids are of this bucket.
+  // Writes each row's weights to `to`: ids.size() x columns values. Ids may be repeated.
   void Lookup(absl::Span<const uint64_t> ids, float* to) const;
   // Writes each row's optimizer state to `to`: ids.size() x state_columns() values. Errors:
-  // NotFound naming an id that is not stored. REQUIRES: as in Lookup.
+  // NotFound naming an id that is not stored.
   absl::Status ReadState(absl::Span<const uint64_t> ids, float* to) const;
 
   // How many rows a call updated, stored and refused.
@@ -70,7 +57,7 @@ class RowTable {
     uint64_t refused = 0;  // their ranges are full
   };
   // Makes one update of each row. `gradient_sums`: ids.size() x columns values. `clock`: the
-  // step's. REQUIRES: ids ascend, and are of this bucket.
+  // step's. REQUIRES: ids ascend.
   Counts Update(absl::Span<const uint64_t> ids, const float* gradient_sums, const RowStep& step,
                 uint32_t clock);
   // Stores rows with the given weights and state. Null `state`: that of a row before its first
@@ -82,10 +69,8 @@ class RowTable {
   RowTable(const TableSpec& spec, uint32_t bucket_bits, uint32_t range_bits,
            uint32_t range_rows_max, RowMemory memory, AddressSpace range_space);
 
-  const RowRange& RangeFor(uint64_t hash) const {
-    return ranges_[RangeOf(hash, bucket_bits_, range_bits_)];
-  }
-  RowRange& RangeFor(uint64_t hash) { return ranges_[RangeOf(hash, bucket_bits_, range_bits_)]; }
+  const RowRange& RangeFor(uint64_t hash) const { return ranges_[HighBits(hash, range_bits_)]; }
+  RowRange& RangeFor(uint64_t hash) { return ranges_[HighBits(hash, range_bits_)]; }
   // Calls `each` with the place of an id, its hash and its row, which may not exist. It takes one
   // id after the other, while the memory of the next rows is fetched. `each` removes no row.
   template <typename Each>
@@ -100,8 +85,13 @@ class RowTable {
   const AddressSpace range_space_;
   const absl::Span<RowRange> ranges_;
   uint64_t size_ = 0;
-  uint64_t adds_ = 0;  // rows that were ever added
+  uint64_t adds_ = 0;          // rows that were ever added
+  size_t touched_ranges_ = 0;  // that have had rows
 };
+
+// Returns the most memory that a table takes where `buckets` of the job's 2^bucket_bits are.
+// REQUIRES: spec.Validate().
+uint64_t MemoryBytesMax(const TableSpec& spec, uint32_t bucket_bits, uint64_t buckets);
 
 }  // namespace strata::rows
 

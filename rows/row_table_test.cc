@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "common/diverged.h"
 #include "common/random.h"
+#include "proto/record.pb.h"
 #include "rows/initial_values.h"
 #include "rows/row_batch.h"
 #include "rows/row_key.h"
@@ -34,13 +35,13 @@ TEST(RowKey, IsABijectionThatSpreadsNeighboursOverBucketsAndRanges) {
   for (uint64_t id = 0; id < 16000; ++id) {
     const uint64_t hash = HashOf(7, id);
     hashes.insert(hash);
-    ++in_bucket[BucketOf(hash, 4)];
-    EXPECT_LT(RangeOf(hash, 4, 3), 8u);
+    ++in_bucket[HighBits(hash, 4)];
+    EXPECT_EQ(HighBits(hash, 7) >> 3, HighBits(hash, 4));
   }
   EXPECT_EQ(hashes.size(), 16000u);
   for (const int count : in_bucket) EXPECT_NEAR(count, 1000, 150);
   EXPECT_NE(HashOf(7, 5), HashOf(8, 5));
-  EXPECT_EQ(BucketOf(HashOf(7, 5), 0), 0u);
+  EXPECT_EQ(HighBits(HashOf(7, 5), 0), 0u);
 }
 
 TEST(InitialValues, AreAPureFunctionOfSeedIdAndColumn) {
@@ -243,7 +244,7 @@ TEST(RowTable, HasTheRowsOfAMapWhateverIsPushed) {
       }
     }
     ASSERT_EQ(table->size(), model.size());
-    EXPECT_LE(table->memory_bytes(), table->memory_bytes_max());
+    EXPECT_LE(table->memory_bytes(), MemoryBytesMax(table->spec(), 0, 1));
     for (const auto& [id, row] : model) {
       float found[4];
       table->Lookup({id}, found);
@@ -277,7 +278,62 @@ TEST(RowTable, HoldsItsCapacityThoughHashesSpreadUnevenly) {
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = i * 977;
   const std::vector<float> sums(ids.size() * 4, 1.0f);
   EXPECT_EQ(table->Update(ids, sums.data(), {.lr = 1}, 1).refused, 0u);
-  EXPECT_LE(table->memory_bytes(), table->memory_bytes_max());
+  EXPECT_LE(table->memory_bytes(), MemoryBytesMax(table->spec(), 0, 1));
+}
+
+// Two processes that have half of the buckets each, and one that has all.
+TEST(RowTable, WhatBecomesOfARowDoesNotDependOnWhichBucketsAreHere) {
+  for (const uint64_t capacity : {100, 20000}) {
+    const TableSpec spec = SomeTable(RowOptimizerKind::kRowwiseAdagrad, capacity);
+    constexpr uint32_t kBucketBits = 4;
+    const auto whole = Make(spec, kBucketBits);
+    const std::unique_ptr<RowTable> halves[] = {Make(spec, kBucketBits), Make(spec, kBucketBits)};
+    std::vector<uint64_t> ids(capacity * 3), of_half[2];
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = i * 31;
+      of_half[HighBits(HashOf(spec.seed, ids[i]), kBucketBits) % 2].push_back(ids[i]);
+    }
+    const std::vector<float> sums(ids.size() * 4, 1.0f);
+    const RowTable::Counts all = whole->Update(ids, sums.data(), {.lr = 1}, 1);
+    uint64_t refused = 0;
+    for (int half = 0; half < 2; ++half) {
+      refused += halves[half]->Update(of_half[half], sums.data(), {.lr = 1}, 1).refused;
+      EXPECT_LE(halves[half]->memory_bytes(), MemoryBytesMax(spec, kBucketBits, 8));
+      std::vector<float> here(of_half[half].size() * 4), there(here.size());
+      halves[half]->Lookup(of_half[half], here.data());
+      whole->Lookup(of_half[half], there.data());
+      EXPECT_EQ(here, there);
+    }
+    EXPECT_EQ(refused, all.refused);
+    EXPECT_GT(refused, 0u);
+    EXPECT_GE(all.stored, capacity);
+  }
+}
+
+TEST(TableSpec, ComesOutOfTheRecordAsItWentIn) {
+  proto::Layout layout;
+  for (int i = 0; i < 5; ++i) {
+    TableSpec spec = SomeTable(static_cast<RowOptimizerKind>(i));
+    spec.name = "t" + std::to_string(i);
+    spec.initial.kind = static_cast<InitialValues::Kind>(i % 3);
+    spec.optimizer.l1 = 0.25f;
+    *layout.add_tables() = ToProto(spec);
+  }
+  const auto tables = TablesOf(layout);
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ((*tables)[i].initial.kind, static_cast<InitialValues::Kind>(i % 3));
+    EXPECT_EQ(ToProto((*tables)[i]).SerializeAsString(), layout.tables(i).SerializeAsString());
+  }
+  layout.mutable_tables(1)->set_name("t0");
+  EXPECT_EQ(TablesOf(layout).status().message(), "table \"t0\": two have this name");
+  layout.mutable_tables(1)->set_name("t1");
+  layout.mutable_tables(1)->set_columns(0);
+  EXPECT_EQ(TablesOf(layout).status().message(), "table \"t1\": dim: 0 is not in 1 to 4096");
+  layout.mutable_tables(1)->set_columns(4);
+  layout.mutable_tables(1)->set_optimizer(static_cast<proto::Table::Optimizer>(9));
+  EXPECT_EQ(TablesOf(layout).status().message(),
+            "table \"t1\": its init or optimizer is of a newer version");
 }
 
 TEST(RowRange, FindsWhatIsLeftAfterRemovalsInAnyOrder) {

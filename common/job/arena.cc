@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "common/require.h"
 
 namespace strata {
@@ -65,6 +66,32 @@ uint32_t DefaultChunkElements(uint64_t elements, uint32_t shards) {
 bool IsAlike(const OptimizerRun& a, const OptimizerRun& b) {
   return a.lr_multiplier == b.lr_multiplier && a.decay_multiplier == b.decay_multiplier &&
          a.averaged == b.averaged;
+}
+
+std::string TableDifference(const proto::Layout& a, const proto::Layout& b) {
+  const int both = std::min(a.tables_size(), b.tables_size());
+  for (int i = 0; i < both; ++i) {
+    const proto::Table& one = a.tables(i);
+    const proto::Table& two = b.tables(i);
+    if (one.name() != two.name()) {
+      return absl::StrFormat("table %d is \"%s\" and \"%s\"", i, one.name(), two.name());
+    }
+    const auto differ = [&one](absl::string_view field, uint64_t left, uint64_t right) {
+      return absl::StrFormat("table \"%s\": %s %d and %d", one.name(), field, left, right);
+    };
+    if (one.columns() != two.columns()) return differ("dim", one.columns(), two.columns());
+    if (one.capacity() != two.capacity()) {
+      return differ("capacity", one.capacity(), two.capacity());
+    }
+    if (one.seed() != two.seed()) return differ("seed", one.seed(), two.seed());
+    if (one.SerializeAsString() != two.SerializeAsString()) {
+      return absl::StrFormat("table \"%s\": other initial values or another optimizer", one.name());
+    }
+  }
+  if (a.tables_size() == b.tables_size()) return "";
+  const proto::Layout& longer = a.tables_size() > both ? a : b;
+  return absl::StrFormat("%d and %d tables: one has no \"%s\"", a.tables_size(), b.tables_size(),
+                         longer.tables(both).name());
 }
 
 absl::Status ValidateLayout(const proto::Layout& layout) {

@@ -22,6 +22,10 @@ inline std::string TensorText(const proto::Segment& segment) {
                          segment.decay_multiplier(), segment.averaged() ? ", averaged" : "");
 }
 
+// Returns the first difference between the tables of two layouts: "table \"items\": dim 16 and 8";
+// empty: there is none.
+std::string TableDifference(const proto::Layout& a, const proto::Layout& b);
+
 // A range of one chunk that is updated in one way.
 struct OptimizerRun {
   size_t offset = 0;  // elements from the chunk's start

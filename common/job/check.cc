@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -791,6 +792,20 @@ absl::Status CheckTrace(const proto::Job& job) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRows(const proto::Job& job) {
+  if (!job.has_rows()) return absl::OkStatus();
+  if (!job.has_program()) return Refuse("rows: models of the zoo have no tables");
+  if (job.exchange() != proto::Job::PARAMETER_SERVER) {
+    return Refuse("rows: tables lie on servers, so they need exchange: PARAMETER_SERVER");
+  }
+  const uint32_t buckets = job.rows().buckets();
+  if (buckets == 0 || (std::has_single_bit(buckets) && buckets <= kBucketsMax)) {
+    return absl::OkStatus();
+  }
+  return Refuse(
+      absl::StrFormat("rows.buckets: %d is not a power of two from 1 to %d", buckets, kBucketsMax));
+}
+
 absl::Status CheckShape(const proto::Job& job) {
   const absl::Status ranges =
       All({InRange("ranks", job.ranks(), 1, kRanksMax),
@@ -839,7 +854,7 @@ absl::Status ValidateJob(const proto::Job& job) {
               CheckDevice(job), CheckData(job), CheckOptimizer(job.optimizer()),
               CheckEncodings(job), CheckSchedule(job), CheckConsistency(job.consistency()),
               CheckMode(job), CheckRecipe(job), CheckBatchNorm(job), CheckDebug(job),
-              CheckFaults(job), CheckEvaluation(job.evaluation()),
+              CheckFaults(job), CheckRows(job), CheckEvaluation(job.evaluation()),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }
 

@@ -248,6 +248,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"exchange=MPI", "rank_log_bytes=65536"},
                "rank_log_bytes: exchange: MPI has no worker that keeps logs: mpirun's output is "
                "its own"},
+        BadJob{{"rows.buckets=8"}, "rows: models of the zoo have no tables"},
         BadJob{{"rank_log_bytes=65535"}, "rank_log_bytes: 65535 is not in 65536 to 1099511627776"},
         BadJob{{"trace.first_step=9"}, "trace.first_step: 9, but trace.steps: 0 records nothing"},
         BadJob{{"exchange=7"}, "exchange: 7 is not one of PARAMETER_SERVER, RING, MPI, NCCL, NONE"},

@@ -20,6 +20,9 @@ inline constexpr absl::Duration kStrangerTimeout = absl::Seconds(10);
 inline constexpr uint32_t kChunkElementsMax = kFramePayloadBytesMax / sizeof(float);
 // Chunks of a job: a placement of this many still fits well into a message.
 inline constexpr uint64_t kChunksMax = 1 << 20;
+// Buckets of a job's rows, and tables of a job.
+inline constexpr uint32_t kBucketsMax = 4096;
+inline constexpr uint32_t kTablesMax = 1024;
 // A gRPC message, and a message between processes of one host.
 inline constexpr uint32_t kControlMessageBytesMax = 64 << 20;
 // A job's record (job, view, placement, layout), which must fit into a message.

@@ -32,6 +32,7 @@ std::byte Octet(Enum value) {
 enum class PayloadRule {
   kNone,
   kElements,
+  kRowSections,
   kBytes,
   kText,
   kHello,
@@ -40,8 +41,17 @@ enum class PayloadRule {
   kHandshake
 };
 
-PayloadRule RuleFor(Op op) {
-  switch (op) {
+// Returns whether nodes and shards say this op of rows.
+bool IsOfRows(Op op) {
+  return op == Op::kPushPull || op == Op::kAnswer || op == Op::kLookup || op == Op::kRows ||
+         op == Op::kRetire || op == Op::kRetireOk || op == Op::kRetry || op == Op::kError;
+}
+
+PayloadRule RuleFor(const Header& header) {
+  if (header.key_space == KeySpace::kRows && header.op == Op::kPushPull) {
+    return PayloadRule::kRowSections;
+  }
+  switch (header.op) {
     case Op::kInit:
     case Op::kFirst:
     case Op::kPushPull:
@@ -51,7 +61,10 @@ PayloadRule RuleFor(Op op) {
     case Op::kGather:
     case Op::kApply:
     case Op::kPulled:
+    case Op::kRows:
       return PayloadRule::kElements;
+    case Op::kLookup:
+      return PayloadRule::kRowSections;
     case Op::kCopy:
       return PayloadRule::kBytes;
     case Op::kSeed:
@@ -106,16 +119,13 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
 absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
   if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
-      octet(kOpAt) > static_cast<uint8_t>(Op::kPulled)) {
+      octet(kOpAt) > static_cast<uint8_t>(Op::kRows)) {
     return Refuse(absl::StrFormat("op is %d, which is unknown", octet(kOpAt)));
   }
   if ((octet(kFlagsAt) & ~kKnownFlags) != 0) {
     return Refuse(absl::StrFormat("flags are 0x%02x, with unknown bits", octet(kFlagsAt)));
   }
-  if (octet(kKeySpaceAt) == static_cast<uint8_t>(KeySpace::kRows)) {
-    return Refuse("key_space ROWS is not supported");
-  }
-  if (octet(kKeySpaceAt) != static_cast<uint8_t>(KeySpace::kDense)) {
+  if (octet(kKeySpaceAt) > static_cast<uint8_t>(KeySpace::kRows)) {
     return Refuse(absl::StrFormat("key_space is %d, which is unknown", octet(kKeySpaceAt)));
   }
   if (octet(kDTypeAt) != static_cast<uint8_t>(DType::kFloat32)) {
@@ -205,8 +215,13 @@ absl::Status CheckMeaning(const Header& header) {
   if ((header.flags & kFlagEmpty) != 0 && !may_be_empty) {
     return Refuse(absl::StrFormat("flag EMPTY in op %s", ToString(header.op)));
   }
+  const bool is_of_rows = header.key_space == KeySpace::kRows;
+  if (is_of_rows ? !IsOfRows(header.op) : header.op == Op::kLookup || header.op == Op::kRows) {
+    return Refuse(absl::StrFormat("key_space is %s in op %s", is_of_rows ? "ROWS" : "DENSE",
+                                  ToString(header.op)));
+  }
   const bool has_elements =
-      RuleFor(header.op) == PayloadRule::kElements && (header.flags & kFlagEmpty) == 0;
+      RuleFor(header) == PayloadRule::kElements && (header.flags & kFlagEmpty) == 0;
   if (header.codec != Codec::kNone && !has_elements) {
     return Refuse(absl::StrFormat("codec is %s in op %s, which carries no elements",
                                   ToString(header.codec), ToString(header.op)));
@@ -246,7 +261,7 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
   if ((header.flags & kFlagEmpty) != 0 && actual != 0) {
     return Refuse(absl::StrFormat("flag EMPTY with a payload of %d bytes", actual));
   }
-  const PayloadRule rule = RuleFor(header.op);
+  const PayloadRule rule = RuleFor(header);
   if (header.payload_kind == PayloadKind::kRegion) {
     if (actual == kRegionReferenceBytes) return absl::OkStatus();
     return Refuse(absl::StrFormat("reference to a region of %d bytes, not %d", actual,
@@ -255,6 +270,8 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
   if (rule == PayloadRule::kElements) {
     return CheckEncodedBytes(header.codec, header.element_count, actual);
   }
+  // Whether they fit the job's tables is known to it alone.
+  if (rule == PayloadRule::kRowSections) return absl::OkStatus();
   if (header.element_count != 0) {
     return Refuse(absl::StrFormat("element_count is %d in op %s, which carries none",
                                   header.element_count, ToString(header.op)));
@@ -377,6 +394,7 @@ std::string Describe(const Header& header) {
   std::string text = absl::StrFormat(
       "%s job %u node %u.%u chunk %u clock %u elements %u", ToString(header.op), header.job,
       header.node, header.incarnation, header.chunk, header.clock, header.element_count);
+  if (header.key_space == KeySpace::kRows) text += " of rows";
   if (header.version != 0) absl::StrAppendFormat(&text, " version %u", header.version);
   if (HasSlice(header.op)) absl::StrAppendFormat(&text, " slice %u", header.slice);
   if (header.sequence != 0) absl::StrAppendFormat(&text, " sequence %u", header.sequence);
@@ -436,6 +454,10 @@ std::string ToString(Op op) {
       return "PULL";
     case Op::kPulled:
       return "PULLED";
+    case Op::kLookup:
+      return "LOOKUP";
+    case Op::kRows:
+      return "ROWS";
   }
   return absl::StrFormat("op %d", static_cast<int>(op));
 }

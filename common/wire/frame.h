@@ -51,6 +51,9 @@ enum class Op : uint8_t {
   kPull = 23,    // requests the chunk's weights at `clock`; EMPTY: only the number of pushes
                  // received
   kPulled = 24,  // that number in `received`, and the weights; EMPTY: none
+  // Of rows, beside PUSHPULL, its ANSWER and RETIRE:
+  kLookup = 25,  // requests rows of any of the shard's buckets; payload: see rows_payload.h
+  kRows = 26,    // their weights
 };
 // Returns whether frames of this op are counted on a link between nodes.
 bool IsSequenced(Op op);
@@ -106,7 +109,7 @@ absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello);
 //        4    1 wire_version      kWireVersion; another one is refused
 //        5    1 op                Op
 //        6    1 flags             bits of Flag; all other bits 0
-//        7    1 key_space         KeySpace; kRows is reserved, and refused
+//        7    1 key_space         KeySpace: what `chunk` is
 //        8    1 dtype             DType of the payload's elements
 //        9    1 codec             Codec of the payload, see payload.h
 //       10    1 payload_kind      PayloadKind
@@ -114,19 +117,21 @@ absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello);
 //       12    4 job
 //       16    4 view
 //       20    4 generation        of the placement
-//       24    4 chunk
+//       24    4 chunk             of the arena; in key space ROWS: the bucket
 //       28    4 node              logical node: sender of a request, receiver of an answer; between
 //                                 nodes: the sender
 //       32    4 incarnation       of the node's process
-//       36    4 element_count     decoded elements of the payload
-//       40    8 clock             t of PUSHPULL and its answer, T of CUT; t of REDUCE and GATHER
+//       36    4 element_count     decoded elements of the payload; PUSHPULL of rows: its values
+//       40    8 clock             t of PUSHPULL and its answer, T of CUT; t of REDUCE and GATHER;
+//                                 LOOKUP and ROWS: the request's number on its connection
 //       48    8 base_version      of the weights of the gradient, see kAnswer; REDUCE: as rate
 //       56    8 version           answers: version of the weights in the payload
 //       64    8 received          answers: pushes of this node received for the chunk (watermark);
 //                                 ACK, and between nodes: sequence of the last frame received in
 //                                 order; APPLY: samples in the sum
 //       72    8 durable_through   reserved for pushes that a crash cannot lose: nobody reads it
-//       80    4 sample_count      PUSHPULL, REDUCE: samples in the sum
+//       80    4 sample_count      PUSHPULL, REDUCE: samples in the sum; ANSWER of rows: new rows
+//                                 that had no room
 //       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; PUSHPULL, APPLY: the
 //                                 rate of its step; REDUCE, GATHER: slice, the first one in the
 //                                 payload
@@ -156,7 +161,10 @@ enum Flag : uint8_t {
   kFlagEmpty = 1,   // no payload. PUSHPULL: adds nothing. INIT: requests the first weights
   kFlagReplay = 2,  // sent before on this or another connection
 };
-enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
+enum class KeySpace : uint8_t {
+  kDense = 0,  // chunks of the arena
+  kRows = 1,   // buckets of rows
+};
 enum class DType : uint8_t { kFloat32 = 0 };
 enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };  // see region_reference.h
 inline constexpr size_t kRegionReferenceBytes = 32;

@@ -204,17 +204,14 @@ TEST(Frame, AnotherVersionIsRefusedByNameWhateverItsChecksum) {
 }
 
 TEST(Frame, OpZeroAndUnknownOpsAreRefused) {
-  for (const int op : {0, 25, 255}) ExpectRefused(DecodeWith(5, op), "op is");
+  for (const int op : {0, 27, 255}) ExpectRefused(DecodeWith(5, op), "op is");
 }
 
 TEST(Frame, UnknownFlagsAreRefused) {
   for (const int bit : {2, 3, 4, 5, 6, 7}) ExpectRefused(DecodeWith(6, 1 << bit), "flags");
 }
 
-TEST(Frame, KeySpacesOtherThanDenseAreRefused) {
-  ExpectRefused(DecodeWith(7, 1), "key_space ROWS is not supported");
-  ExpectRefused(DecodeWith(7, 2), "key_space is 2");
-}
+TEST(Frame, UnknownKeySpacesAreRefused) { ExpectRefused(DecodeWith(7, 2), "key_space is 2"); }
 
 TEST(Frame, UnknownDtypesAreRefused) { ExpectRefused(DecodeWith(8, 1), "dtype is 1"); }
 
@@ -568,6 +565,28 @@ TEST(Hello, AWrongSizeOrRoleIsRefused) {
     bytes[4] = static_cast<std::byte>(role);
     ExpectHelloRefused(DecodeHello(bytes, &hello), "HELLO role");
   }
+}
+
+TEST(Frame, OfRowsHasItsOwnOpsAndPayloads) {
+  const auto status = [](Op op, uint32_t elements, size_t bytes, KeySpace space = KeySpace::kRows) {
+    const std::vector<std::byte> payload = FramePayload(bytes);
+    return DecodeHeader({.op = op,
+                         .key_space = space,
+                         .element_count = elements,
+                         .payload_checksum = Checksum(payload)},
+                        payload);
+  };
+  // Whether sections have so many values is seen where tables are known.
+  EXPECT_TRUE(status(Op::kPushPull, 3, 41).ok());
+  EXPECT_TRUE(status(Op::kLookup, 0, 41).ok());
+  EXPECT_TRUE(status(Op::kRows, 3, 12).ok());
+  EXPECT_TRUE(status(Op::kAnswer, 0, 0).ok());
+  EXPECT_TRUE(status(Op::kRetire, 0, 0).ok());
+  ExpectRefused(status(Op::kRows, 3, 13), "payload_bytes is 13");
+  ExpectRefused(status(Op::kInit, 3, 12), "key_space is ROWS in op INIT");
+  ExpectRefused(status(Op::kHello, 0, kHelloBytes), "key_space is ROWS in op HELLO");
+  ExpectRefused(status(Op::kLookup, 0, 41, KeySpace::kDense), "key_space is DENSE in op LOOKUP");
+  ExpectRefused(status(Op::kRows, 0, 0, KeySpace::kDense), "key_space is DENSE in op ROWS");
 }
 
 }  // namespace

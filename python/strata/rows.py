@@ -188,7 +188,8 @@ def _address(array: Any) -> int:
 
 
 class Table:
-    """A table in this process. Threads: one at a time.
+    """A table in this process, or, once it has joined a job, on the job's servers. Threads: one at
+    a time.
 
     - `name`: 1 to 256 bytes; no other table of the model has it.
     - `dim`: weights in a row, 1 to 4096.
@@ -245,6 +246,7 @@ class Table:
         self.init = init
         self.seed = _checks.whole(f"{what}: seed", seed, 0)
         self._handle = ctypes.c_void_p()
+        self._client: Any = None
         self._create()
 
     def _create(self) -> None:
@@ -273,8 +275,26 @@ class Table:
             _library.lib.strata_table_destroy(handle)
             handle.value = None
 
+    def join(self, client: Any) -> None:
+        """The servers of the client's job have the rows, from its start on.
+
+        Raises `errors.OutOfOrder`: the table has stored rows, or has joined a job before.
+        """
+        _library.check(_library.lib.strata_join_table(client.handle, self._handle))
+        self._client = client
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether the rows are on a job's servers, where nothing here can count or save them."""
+        return self._client is not None
+
+    def publish(self, lr: float, scale: float) -> None:
+        """Within a step of the job, gives its servers the gradients that were pushed, times
+        `scale`: sums over this rank's samples."""
+        _library.check(_library.lib.strata_publish_rows(self._handle, lr, scale))
+
     def __len__(self) -> int:
-        """The number of stored rows."""
+        """The number of rows stored here."""
         return int(_library.lib.strata_table_rows(self._handle))
 
     @property
@@ -389,7 +409,14 @@ class Table:
 
     def dump(self) -> dict[str, Any]:
         """Returns all stored rows: ids [n], ascending, weights [n, dim], state [n, state_columns],
-        and the number of steps."""
+        and the number of steps.
+
+        Raises `errors.OutOfOrder`: the rows are on a job's servers."""
+        if self.has_joined:
+            raise errors.OutOfOrder(
+                f'table "{self.name}": its rows are on the job\'s servers, which do not save them'
+                " as yet"
+            )
         count = len(self)
         found = ctypes.c_uint64()
         ids = np.empty(count, np.int64)
@@ -410,6 +437,8 @@ class Table:
         rows than this table has room for. The rows are then as before.
         """
         what = f'table "{self.name}"'
+        if self.has_joined:
+            raise errors.OutOfOrder(f"{what}: its rows are on the job's servers")
         missing = [key for key in ("ids", "weights", "state", "steps") if key not in dumped]
         if missing:
             raise errors.InvalidArgument(f"{what}: what is loaded has no {missing[0]}")

@@ -6,6 +6,7 @@ import pathlib
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import support
 import torch
@@ -191,3 +192,56 @@ def test_a_hook_that_comes_after_the_wrapping_counts(tmp_path: pathlib.Path) -> 
     what = "tensor" if torch.__version__.startswith("1.") else "post"
     result = must_finish(run_job(tmp_path, "hooks.py", what, "servers", nodes=2))
     assert result.out.count("as one process") == 2
+
+
+def test_rows_on_servers_have_the_bits_of_one_process(tmp_path: pathlib.Path) -> None:
+    """One rank, whose pushes come one after the other also in async."""
+    must_finish(run_script(tmp_path, "rows.py", "alone"))
+    how = {"ranks": 1, "servers": 2, "mode": "async", "options": ("--set", "rows.buckets=8")}
+    must_finish(run_job(tmp_path, "rows.py", "matches", **how))
+    alone, served = (np.load(tmp_path / f"rows.{role}.npz") for role in ("alone", "matches"))
+    for table in alone.files:
+        assert np.array_equal(alone[table], served[table]), table
+        assert alone[table].std() > 0
+
+
+@pytest.mark.parametrize("nodes, ranks_of_node", [(2, 1), (2, 2)])
+def test_each_push_of_rows_counts_once(
+    tmp_path: pathlib.Path, nodes: int, ranks_of_node: int
+) -> None:
+    how = {"ranks": nodes * ranks_of_node, "nodes": nodes, "servers": 2, "mode": "async"}
+    words = ("counts", str(nodes), str(ranks_of_node))
+    result = must_finish(run_job(tmp_path, "rows.py", *words, **how))
+    assert result.out.count("each push counts once") == nodes * ranks_of_node
+
+
+ROWS_REFUSED = {
+    "stored": (1, "async", 'table "items": has 1 rows of its own, which servers do not take over'),
+    "save": (1, "async", 'table "items": its rows are on the job\'s servers, which do not save'),
+    "capacity": (
+        2,
+        "async",
+        "ranks (0 and 1|1 and 0) registered other tables:"
+        ' table "items": capacity (100 and 200|200 and 100)',
+    ),
+    "sync": (1, "sync", 'table "items": rows are on servers, which update them as they come'),
+    "easgd": (2, "easgd", 'table "items": does not go with consistency.async.elastic'),
+}
+
+
+@pytest.mark.parametrize("what", sorted(ROWS_REFUSED))
+def test_what_rows_on_servers_cannot_do_is_refused_by_table(
+    tmp_path: pathlib.Path, what: str
+) -> None:
+    ranks, mode, pattern = ROWS_REFUSED[what]
+    does = what if what in ("stored", "save", "capacity") else "counts"
+    result = run_job(tmp_path, "rows.py", does, ranks=ranks, mode=mode)
+    assert result.status == 1
+    assert re.search(pattern, error_lines(result)[0]), result.err
+
+
+def test_a_field_for_rows_is_refused_without_tables(tmp_path: pathlib.Path) -> None:
+    options = ("--set", "rows.buckets=8")
+    result = run_job(tmp_path, "falls.py", ranks=1, mode="async", options=options)
+    assert result.status == 1
+    assert "rows: the program has no tables" in error_lines(result)[0], result.err

@@ -1,5 +1,7 @@
 #include "server/shard/frame_gate.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 
 namespace strata::server {
@@ -43,9 +45,9 @@ std::optional<FrameFault> FrameGate::CheckHello(transport::ConnectionId connecti
   if (header.incarnation < connections_.incarnation(node->second)) {
     return FrameFault{ErrorCode::kFenced, "older incarnation"};
   }
-  if (hello.connection >= plan_.connections) {
+  if (hello.connection >= plan_.slots()) {
     return FrameFault{ErrorCode::kWrongConnection,
-                      absl::StrFormat("connection %d of %d", hello.connection, plan_.connections)};
+                      absl::StrFormat("connection %d of %d", hello.connection, plan_.slots())};
   }
   *binding = {.node = node->second, .slot = hello.connection, .incarnation = header.incarnation};
   const Binding* const before = connections_.Find(connection);
@@ -110,6 +112,27 @@ std::optional<FrameFault> FrameGate::Check(const Binding& binding, const wire::F
   return CheckPayload(frame, plan_.chunks[*chunk]);
 }
 
+std::optional<FrameFault> FrameGate::CheckRows(const Binding& binding, const wire::Frame& frame,
+                                               size_t* bucket) const {
+  const RowsPlan& rows = plan_.rows;
+  const wire::Header& header = frame.header;
+  if (std::optional<FrameFault> fault = CheckSender(binding, header)) return fault;
+  if (rows.tables.empty()) return FrameFault{ErrorCode::kWrongChunk, "the job has no tables"};
+  if (binding.slot != rows.connection) {
+    return FrameFault{
+        ErrorCode::kWrongConnection,
+        absl::StrFormat("connection %d, but rows take %d", binding.slot, rows.connection)};
+  }
+  if (header.op == Op::kRetire || header.op == Op::kLookup) return std::nullopt;
+  const auto found = std::lower_bound(rows.buckets.begin(), rows.buckets.end(), header.chunk);
+  if (found == rows.buckets.end() || *found != header.chunk) {
+    return FrameFault{ErrorCode::kWrongChunk,
+                      absl::StrFormat("bucket %d is not here", header.chunk)};
+  }
+  *bucket = static_cast<size_t>(found - rows.buckets.begin());
+  return std::nullopt;
+}
+
 std::optional<FrameFault> FrameGate::CheckEra(const wire::Header& header) const {
   if (header.view != plan_.view) {
     return FrameFault{ErrorCode::kWrongView,
@@ -142,6 +165,7 @@ std::optional<FrameFault> FrameGate::CheckSender(const Binding& binding,
     case Op::kPushPull:
     case Op::kCut:
     case Op::kRetire:
+    case Op::kLookup:
       return CheckEra(header);
     default:
       return FrameFault{ErrorCode::kWrongRole, "nodes do not send " + wire::ToString(header.op)};

@@ -48,6 +48,11 @@ class FrameGate {
   std::optional<FrameFault> Check(const Binding& binding, const wire::Frame& frame,
                                   size_t* chunk) const;
 
+  // Checks a frame of rows of a bound connection. If it is valid, sets `bucket` to the index of its
+  // bucket in the plan. RETIRE and LOOKUP name no bucket.
+  std::optional<FrameFault> CheckRows(const Binding& binding, const wire::Frame& frame,
+                                      size_t* bucket) const;
+
   // Returns the chunk's index in the plan; nullopt: it is not on this shard.
   std::optional<size_t> IndexOf(ChunkId chunk) const;
 

@@ -9,6 +9,7 @@ namespace strata::server {
 wire::Frame Reply(const wire::Header& request, wire::Op op) {
   wire::Frame frame;
   frame.header.op = op;
+  frame.header.key_space = request.key_space;
   frame.header.job = request.job;
   frame.header.view = request.view;
   frame.header.generation = request.generation;

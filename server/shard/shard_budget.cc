@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/optimizer.h"
 #include "common/job/trace_log.h"
 #include "numerics/encoder.h"
+#include "rows/row_table.h"
 #include "server/shard/shard_plan.h"
 #include "server/shard/shard_report.h"
 
@@ -60,6 +62,10 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
   plan->rules.mode->AddNodeVersions(size, &need);
   AddCodecs(*plan, own, chunk, &need);
   plan->rules.mode->AddHeldSums(size, &need);
+  for (const rows::TableSpec& table : plan->rows.tables) {
+    need.Add(absl::StrCat("table \"", table.name, "\""),
+             rows::MemoryBytesMax(table, plan->rows.bucket_bits, plan->rows.buckets.size()));
+  }
   if (IsTraced(record.job())) need.Add("trace", kTraceLogBytes);
   need.Add(absl::StrFormat("messages 2 x %d x %d x %s", size.nodes, size.window, BytesText(chunk)),
            SaturatingProduct(2 * size.nodes, unanswered));

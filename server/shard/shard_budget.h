@@ -29,6 +29,8 @@ namespace strata::server {
 //                      not late for the next; C for the sum of two. Nodes are in different steps,
 //                      so held sums are n x W x C then
 //   clocks ahead       s x ceil(n / 2) x M: lazy(s) answers pushes of s incomplete clocks
+//   tables             of each table, its rows in the shard's buckets at its capacity, as
+//                      rows::MemoryBytesMax
 //   trace              if the job is traced
 //   messages           2 x n x W x C: pushes and answers in flight; at most 2 x n x M
 //

@@ -97,11 +97,17 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
   std::unique_ptr<TraceLog> trace;
   const bool is_primary = copy == ShardCopy::kPrimary;
   if (trace_clock_ && is_primary) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
+  std::unique_ptr<ShardRows> rows;
+  if (!plan->rows.tables.empty()) {
+    auto created = ShardRows::Create(plan->rows, plan->nodes.size());
+    if (!created.ok()) return created.status();
+    rows = *std::move(created);
+  }
   Installed made;
   if (new_memory_) made.memory = new_memory_();
   made.pool = std::make_unique<BufferPool>(BufferPool::kRetainedBytesMax, made.memory);
   made.job = std::make_unique<ShardJob>(*std::move(plan), copy, kernels_, *made.pool, &scratch_,
-                                        &refusals_, &cuts_, std::move(trace));
+                                        &refusals_, &cuts_, std::move(rows), std::move(trace));
   made.record = std::move(text);
   made.cluster = record.cluster();
   made.token = record.token();

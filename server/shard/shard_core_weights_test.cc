@@ -95,9 +95,9 @@ class ResumedJob : public testing::Test {
   void Install(const std::string& job_text) {
     record_ = MakeRecord({.elements = 4, .job_text = job_text});
     record_.mutable_resume()->set_clock(6);
-    job_ =
-        std::make_unique<ShardJob>(*MakeShardPlan(record_, ShardId(0)), ShardCopy::kPrimary,
-                                   kernels::Cpu(), pool_, &scratch_, &refusals_, &cuts_, nullptr);
+    job_ = std::make_unique<ShardJob>(*MakeShardPlan(record_, ShardId(0)), ShardCopy::kPrimary,
+                                      kernels::Cpu(), pool_, &scratch_, &refusals_, &cuts_, nullptr,
+                                      nullptr);
     for (uint32_t node = 0; node < 2; ++node) {
       wire::Hello hello{
           .protocol = kProtocolVersion, .cluster = record_.cluster(), .token = record_.token()};

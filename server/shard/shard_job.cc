@@ -32,13 +32,15 @@ std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
 
 ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels,
                    BufferPool& pool, numerics::EncoderScratch* scratch, Refusals* refusals,
-                   std::vector<ShardCut>* cuts, std::unique_ptr<TraceLog> trace)
+                   std::vector<ShardCut>* cuts, std::unique_ptr<ShardRows> rows,
+                   std::unique_ptr<TraceLog> trace)
     : plan_(std::move(plan)),
       kernels_(kernels),
       cut_memory_(pool.RetainMore(CutBytes(plan_))),
-      connections_(plan_.nodes.size(), plan_.connections),
+      connections_(plan_.nodes.size(), plan_.slots()),
       gate_(plan_, connections_),
       chunks_(plan_, kernels, pool, scratch),
+      rows_(std::move(rows)),
       trace_(std::move(trace)),
       sender_(plan_, connections_, &trace_, &counters_, refusals),
       cuts_(BeginsOf(plan_.chunks)),
@@ -137,6 +139,9 @@ void ShardJob::OnNodeFrame(transport::ConnectionId connection, const wire::Frame
   const Binding* const bound = connections_.Find(connection);
   STRATA_REQUIRE(bound != nullptr);
   const Binding binding = *bound;
+  if (frame.header.key_space == wire::KeySpace::kRows) {
+    return OnRowsFrame(connection, binding, frame, actions);
+  }
   const Op op = frame.header.op;
   size_t chunk = 0;
   std::optional<FrameFault> fault = gate_.Check(binding, frame, &chunk);
@@ -158,6 +163,52 @@ void ShardJob::OnNodeFrame(transport::ConnectionId connection, const wire::Frame
     default:
       return OnRetire(connection, binding.node, frame, now, actions);
   }
+}
+
+void ShardJob::OnRowsFrame(transport::ConnectionId connection, const Binding& binding,
+                           const wire::Frame& frame, std::vector<ShardAction>* actions) {
+  size_t bucket = 0;
+  const std::optional<FrameFault> fault = gate_.CheckRows(binding, frame, &bucket);
+  if (fault) return Reject(connection, frame, *fault, actions);
+  connections_.OnAccepted(connection, binding);
+  if (frame.header.op == Op::kRetire) {
+    rows_->OnRetire(binding.node);
+    return sender_.Send(connection, Reply(frame.header, Op::kRetireOk), actions);
+  }
+  if (frame.header.op == Op::kPushPull) {
+    return OnRowsPush(connection, binding, frame, bucket, actions);
+  }
+  absl::StatusOr<Bytes> found = rows_->Lookup(frame);
+  if (!found.ok()) {
+    return Refuse(connection, frame, ErrorCode::kMalformed, std::string(found.status().message()),
+                  actions);
+  }
+  wire::Frame answer = Reply(frame.header, Op::kRows);
+  answer.header.element_count = static_cast<uint32_t>(found->float_count());
+  answer.payload = *std::move(found);
+  sender_.Send(connection, std::move(answer), actions);
+}
+
+void ShardJob::OnRowsPush(transport::ConnectionId connection, const Binding& binding,
+                          const wire::Frame& frame, size_t bucket,
+                          std::vector<ShardAction>* actions) {
+  ShardRows::Pushed pushed = rows_->OnPush(bucket, binding.node, frame);
+  if (pushed.result.error != ErrorCode::kNone) {
+    // The node says where itself: what is left of so short a text is for what is wrong.
+    return Refuse(connection, frame, pushed.result.error, pushed.result.reason, actions);
+  }
+  ++(pushed.result.duplicate ? counters_.duplicates : counters_.pushes);
+  if (!pushed.result.duplicate) connections_.OnNewPush(connection, binding);
+  wire::Frame answer = Reply(frame.header, Op::kAnswer);
+  answer.header.version = rows_->version(bucket);
+  answer.header.received = rows_->Received(bucket, binding.node);
+  answer.header.min_clock = rows_->MinClock(bucket);
+  answer.header.staleness = pushed.staleness;
+  answer.header.sample_count = pushed.refused;
+  answer.header.element_count = static_cast<uint32_t>(pushed.wanted.float_count());
+  answer.payload = std::move(pushed.wanted);
+  ++counters_.answers;
+  sender_.Send(connection, std::move(answer), actions);
 }
 
 void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& frame,
@@ -469,8 +520,15 @@ absl::Status ShardJob::ContinueWithoutBackup(uint32_t generation,
   return absl::OkStatus();
 }
 
+absl::Status ShardJob::CheckMayBeCopied() const {
+  if (rows_ == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "job %d shard %d has rows, which are not copied", plan_.job.value(), plan_.shard.value()));
+}
+
 absl::Status ShardJob::FillBackup(uint32_t generation, const std::string& address, bool is_whole,
                                   std::vector<ShardAction>* actions) {
+  if (absl::Status may = CheckMayBeCopied(); !may.ok()) return may;
   if (backup() != nullptr && generation == plan_.generation && address == plan_.backup) {
     if (is_whole) primary().Resume();
     return absl::OkStatus();
@@ -488,6 +546,7 @@ absl::Status ShardJob::FillBackup(uint32_t generation, const std::string& addres
 
 absl::Status ShardJob::FillNext(uint32_t generation, const std::string& address,
                                 std::vector<ShardAction>* actions) {
+  if (absl::Status may = CheckMayBeCopied(); !may.ok()) return may;
   const bool is_old = generation <= plan_.generation || generation < next_.generation;
   const bool is_done =
       next_.copy && generation == next_.generation && address == next_.copy->address();
@@ -571,6 +630,7 @@ std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
 
 uint64_t ShardJob::MemoryBytes() const {
   uint64_t bytes = chunks_.bytes() + cuts_.bytes();
+  if (rows_ != nullptr) bytes += rows_->memory_bytes();
   if (const BackupRole* const role = std::get_if<BackupRole>(&role_)) bytes += role->bytes();
   if (backup() != nullptr) bytes += backup()->line().bytes();
   if (next_.copy) bytes += next_.copy->line().bytes();

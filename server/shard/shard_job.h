@@ -22,6 +22,7 @@
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_plan.h"
 #include "server/shard/shard_report.h"
+#include "server/shard/shard_rows.h"
 #include "server/shard/shard_trace.h"
 #include "server/shard/waiting_pulls.h"
 
@@ -35,10 +36,10 @@ namespace strata::server {
 class ShardJob {
  public:
   // The arguments outlive this object; `scratch` is the thread's, `refusals` and `cuts` are added
-  // to. If `trace` is null, the job is not traced.
+  // to. If `rows` is null, the job has no tables; if `trace` is, it is not traced.
   ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels, BufferPool& pool,
            numerics::EncoderScratch* scratch, Refusals* refusals, std::vector<ShardCut>* cuts,
-           std::unique_ptr<TraceLog> trace);
+           std::unique_ptr<ShardRows> rows, std::unique_ptr<TraceLog> trace);
 
   // Binds a connection to a logical node, or to the primary, by its HELLO, and answers it. Returns
   // whether it is bound now.
@@ -103,6 +104,8 @@ class ShardJob {
   absl::Status TakeNext(bool is_whole, std::vector<ShardAction>* actions);
   // Errors: FailedPrecondition: the generation is not above the current one.
   absl::Status CheckNewer(uint32_t generation) const;
+  // Errors: FailedPrecondition: the shard has rows, of which there is one copy.
+  absl::Status CheckMayBeCopied() const;
 
   FollowingCopy NewCopy(const std::string& address, uint32_t generation,
                         std::optional<BackupFill> fill) const;
@@ -125,6 +128,10 @@ class ShardJob {
   // possibly later.
   void OnNodeFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                    std::vector<ShardAction>* made);
+  void OnRowsFrame(transport::ConnectionId connection, const Binding& binding,
+                   const wire::Frame& frame, std::vector<ShardAction>* actions);
+  void OnRowsPush(transport::ConnectionId connection, const Binding& binding,
+                  const wire::Frame& frame, size_t bucket, std::vector<ShardAction>* actions);
   void OnDeadlines(absl::Time now, std::vector<ShardAction>* made);
   void OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
               size_t chunk, absl::Time now, std::vector<ShardAction>* actions);
@@ -153,6 +160,7 @@ class ShardJob {
   NodeConnections connections_;
   const FrameGate gate_;
   ShardChunks chunks_;
+  const std::unique_ptr<ShardRows> rows_;  // null: the job has no tables
   ShardCounters counters_;
   ShardTrace trace_;
   AnswerSender sender_;

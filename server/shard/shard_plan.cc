@@ -1,7 +1,10 @@
 #include "server/shard/shard_plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/connections.h"
 #include "common/job/consistency.h"
@@ -102,9 +105,40 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
   return absl::OkStatus();
 }
 
-}  // namespace
-
-namespace {
+absl::Status PlanRows(const proto::JobRecord& record, ShardId own_shard, ShardPlan* plan) {
+  RowsPlan& rows = plan->rows;
+  absl::StatusOr<std::vector<rows::TableSpec>> tables = rows::TablesOf(record.layout());
+  if (!tables.ok()) return tables.status();
+  rows.tables = *std::move(tables);
+  for (const rows::TableSpec& table : rows.tables) rows.columns.push_back(table.columns);
+  const proto::Placement& placement = record.placement();
+  const auto buckets = static_cast<uint32_t>(placement.shard_of_bucket_size());
+  const bool is_right =
+      rows.tables.empty() ? buckets == 0 : std::has_single_bit(buckets) && buckets <= kBucketsMax;
+  if (!is_right) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "placement.shard_of_bucket has %d buckets, for %d tables", buckets, rows.tables.size()));
+  }
+  if (rows.tables.empty()) return absl::OkStatus();
+  rows.bucket_bits = static_cast<uint32_t>(std::countr_zero(buckets));
+  rows.connection = plan->connections;
+  for (uint32_t bucket = 0; bucket < buckets; ++bucket) {
+    const uint32_t shard = placement.shard_of_bucket(static_cast<int>(bucket));
+    if (shard >= static_cast<uint32_t>(placement.shard_endpoints_size())) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("placement: bucket %d lies on shard %d of %d", bucket, shard,
+                          placement.shard_endpoints_size()));
+    }
+    if (shard == own_shard.value()) rows.buckets.push_back(bucket);
+  }
+  const proto::Consistency& consistency = record.job().consistency();
+  if (!consistency.has_async()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("consistency: ", ModeName(consistency), ", but rows are async"));
+  }
+  rows.damps = consistency.async().damping() == proto::Async::INVERSE_STALENESS;
+  return absl::OkStatus();
+}
 
 // Returns whether the sum of a clock has at most as many bytes as its pushes.
 bool SumsAreSmaller(const ChunkRules& rules) {
@@ -138,6 +172,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.resumes = record.has_resume();
   if (absl::Status status = PlanNodes(record, &plan); !status.ok()) return status;
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
+  if (absl::Status status = PlanRows(record, own_shard, &plan); !status.ok()) return status;
   const proto::Job& job = record.job();
   plan.rules.nodes = plan.nodes.size();
   plan.rules.takes_first_weights = record.takes_first_weights();

@@ -11,6 +11,7 @@
 #include "common/job/arena.h"
 #include "common/job/views.h"
 #include "proto/record.pb.h"
+#include "rows/table_spec.h"
 #include "server/shard/chunk/chunk_state.h"
 #include "server/shard/chunk/consistency_modes.h"
 
@@ -25,6 +26,16 @@ struct OwnChunk {
   std::vector<OptimizerRun> runs;
 };
 
+// The rows of a job with tables, on one shard.
+struct RowsPlan {
+  std::vector<rows::TableSpec> tables;  // empty: the job has none
+  std::vector<uint32_t> columns;        // of each
+  uint32_t bucket_bits = 0;             // the job has 2^bucket_bits buckets
+  std::vector<uint32_t> buckets;        // those on this shard, ascending
+  uint32_t connection = 0;              // which of a node's connections carries rows
+  bool damps = false;                   // divides the rate by the staleness
+};
+
 // A checked job record, from the point of view of one of its shards.
 struct ShardPlan {
   JobId job;
@@ -37,10 +48,11 @@ struct ShardPlan {
   std::vector<NodeId> nodes;  // in order of their first rank; parallel to `ranks`
   NodeRanks ranks;
   std::shared_ptr<Views> views;  // participation over time, as far as decided; also in `ranks`
-  uint32_t connections = 1;      // per node
+  uint32_t connections = 1;      // per node, that carry chunks
   bool resumes = false;          // from a checkpoint, so no node offers first weights
   bool lets_begin_late = false;  // nodes may start later: as replacements, or as they join
   std::vector<OwnChunk> chunks;
+  RowsPlan rows;
   bool logs_sums = false;          // a backup gets whole clocks, and otherwise each push
   std::string backup;              // "tcp://host:port"; empty: none
   bool waits_unprotected = false;  // nodes are answered only while there is a backup
@@ -48,6 +60,9 @@ struct ShardPlan {
   // Bytes in flight to a backup that is being filled: at most one chunk more than that.
   uint64_t fill_ahead_bytes = 4 << 20;
   ChunkRules rules;
+
+  // A node's connections: one more where the job has tables.
+  uint32_t slots() const { return connections + (rows.tables.empty() ? 0 : 1); }
 };
 
 // Returns the number of the newest change of the job's nodes in effect at the clock. Both copies of

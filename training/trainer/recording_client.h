@@ -114,6 +114,7 @@ class RecordingClient final : public client::Client {
   client::ClientDevices& devices() override { return inner_->devices(); }
   client::ClientTrace& trace() override { return inner_->trace(); }
   client::ClientCheckpoints& checkpoints() override { return states; }
+  client::ClientRows& rows() override { return inner_->rows(); }
   client::ClientViews& views() override {
     if (made_by) return made_views_;
     return inner_->views();

@@ -195,7 +195,8 @@ absl::Status Aggregator::Gather() {
 
 absl::Status Aggregator::GiveMemory() {
   absl::StatusOr<std::unique_ptr<NodeMemory>> memory =
-      NodeMemory::Create(ranks_->layout().elements(), launch_.local_ranks());
+      NodeMemory::Create(ranks_->layout().elements(), launch_.local_ranks(),
+                         /*has_tables=*/ranks_->layout().tables_size() > 0);
   if (!memory.ok()) return memory.status();
   memory_ = *std::move(memory);
   gathering_ = Gathering::kOffering;

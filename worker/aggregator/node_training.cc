@@ -221,7 +221,38 @@ absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const Ch
       CreateExchange(core, *std::move(endpoint), parts_.wake_fd, arenas_.get(), parts_.clock);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
+  return record.layout().tables().empty() ? absl::OkStatus() : JoinRows(core);
+}
+
+absl::Status NodeTraining::JoinRows(const CoreOptions& options) {
+  absl::StatusOr<std::unique_ptr<RowsCore>> core = RowsCore::Create(options);
+  if (!core.ok()) return core.status();
+  rows_core_ = core->get();
+  exchange_->Add(*std::move(core));
+  rows_.emplace(RankId(parts_.launch.first_rank()), &memory_, rows_core_);
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> NodeTraining::LookAtRows() {
+  if (!rows_ || phase_ != Phase::kTraining) return false;
+  absl::StatusOr<bool> any = false;
+  const absl::Status status = exchange_->RunBeside([&](absl::Time now, CoreActions* actions) {
+    any = rows_->Look(now, actions);
+    return any.status();
+  });
+  if (!status.ok()) return status;
+  return any;
+}
+
+void NodeTraining::GiveRows() {
+  if (!rows_) return;
+  rows_->GiveFound();
+  const uint64_t refused = rows_core_->TakeRefused();
+  if (refused == 0 || std::exchange(has_said_full_, true)) return;
+  LogWarning(
+      "job %d node %d: tables have no room for %d new rows of a step, which keep their "
+      "initial values: their capacity is too small",
+      parts_.launch.record().job_id(), parts_.launch.node(), refused);
 }
 
 absl::Status NodeTraining::MoveChunks(absl::Duration timeout) {
@@ -229,12 +260,16 @@ absl::Status NodeTraining::MoveChunks(absl::Duration timeout) {
   // A rank that publishes after this store sees it and rings; one that published before is found by
   // the following check.
   header.aggregator_asleep.store(1);
-  const absl::StatusOr<bool> any = phase_ >= Phase::kTraining ? intake_->Look() : false;
-  if (!any.ok()) return any.status();
-  if (*any) header.aggregator_asleep.store(0);
+  const absl::StatusOr<bool> chunks = phase_ >= Phase::kTraining ? intake_->Look() : false;
+  if (!chunks.ok()) return chunks.status();
+  const absl::StatusOr<bool> rows = LookAtRows();
+  if (!rows.ok()) return rows.status();
+  const bool any = *chunks || *rows;
+  if (any) header.aggregator_asleep.store(0);
   NoteBusy();
-  const absl::Status status = exchange_->Poll(*any ? absl::ZeroDuration() : timeout);
+  const absl::Status status = exchange_->Poll(any ? absl::ZeroDuration() : timeout);
   header.aggregator_asleep.store(0);
+  GiveRows();
   return status;
 }
 
@@ -252,7 +287,8 @@ absl::Status NodeTraining::Advance() {
   }
   NoteBusy();
   ShowRanksCounters();
-  const bool finished = exchange_->phase() == Exchange::Phase::kFinished;
+  const bool finished = exchange_->phase() == Exchange::Phase::kFinished &&
+                        (rows_core_ == nullptr || rows_core_->is_finished());
   if (phase_ == Phase::kFinishing && finished && !arenas_->busy()) ReleaseRanks();
   return absl::OkStatus();
 }
@@ -300,8 +336,15 @@ absl::Status NodeTraining::TakeLeaves() {
 // Once the arenas have passed on everything published before the last rank left.
 absl::Status NodeTraining::FinishExchange() {
   if (absl::Status status = intake_->Look().status(); !status.ok()) return status;
-  if (arenas_->busy()) return absl::OkStatus();
+  if (arenas_->busy() || (rows_ && !rows_->is_idle())) return absl::OkStatus();
   phase_ = Phase::kFinishing;
+  if (rows_core_ != nullptr) {
+    const absl::Status status = exchange_->RunBeside([&](absl::Time now, CoreActions* actions) {
+      rows_core_->Finish(now, actions);
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return status;
+  }
   return exchange_->Finish(*core_.steps());
 }
 

@@ -25,6 +25,7 @@
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/aggregator/core/arenas.h"
 #include "worker/aggregator/core/node_arenas.h"
+#include "worker/aggregator/core/node_rows.h"
 #include "worker/aggregator/core/rank_group.h"
 #include "worker/aggregator/core/rank_watch.h"
 #include "worker/aggregator/core/view_gate.h"
@@ -32,6 +33,7 @@
 #include "worker/contract/node_memory.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/core/peerless_core.h"
+#include "worker/exchange/server/rows_core.h"
 
 namespace strata::worker {
 
@@ -196,6 +198,11 @@ class NodeTraining {
   NodeTraining(const Parts& parts, const ChunkMap& map, Views views);
 
   absl::Status JoinExchange(const proto::JobRecord& record, const ChunkMap& map);
+  // The same for the rows of the job's tables.
+  absl::Status JoinRows(const CoreOptions& options);
+  // Takes what ranks ask about rows. Returns whether there was anything.
+  absl::StatusOr<bool> LookAtRows();
+  void GiveRows();
   uint64_t FirstStep() const;
   absl::Status StartRanks();
   absl::Status TakeLeaves();
@@ -228,6 +235,9 @@ class NodeTraining {
   std::unique_ptr<Arenas> arenas_;
   std::unique_ptr<Exchange> exchange_;
   std::optional<ChunkIntake> intake_;  // set together with the exchange
+  RowsCore* rows_core_ = nullptr;      // of the exchange; null: the job has no tables
+  std::optional<NodeRows> rows_;       // set together with it
+  bool has_said_full_ = false;         // that rows had no room
   proto::Started started_;
   Phase phase_ = Phase::kSeeding;
   std::vector<bool> leave_taken_;  // by local rank

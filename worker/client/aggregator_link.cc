@@ -115,7 +115,8 @@ absl::StatusOr<ArenaView> AggregatorLink::Allocate(const proto::Layout& layout) 
   }
   absl::StatusOr<std::unique_ptr<worker::NodeMemory>> memory =
       worker::NodeMemory::Attach(std::move(descriptors->memory), layout.elements(),
-                                 launch_.local_ranks(), launch_.local_rank());
+                                 launch_.local_ranks(), launch_.local_rank(),
+                                 /*has_tables=*/layout.tables_size() > 0);
   if (!memory.ok()) return memory.status();
   memory_ = *std::move(memory);
   doorbell_ = std::make_unique<EventFd>(EventFd::Adopt(std::move(descriptors->doorbell)));
@@ -291,6 +292,75 @@ absl::Status AggregatorLink::AwaitWeights(ChunkId chunk, uint64_t step) {
     self.waits_for.store(0);
     if (landed || !alive.ok()) return alive;
   }
+}
+
+absl::Status AggregatorLink::AwaitRows() {
+  const worker::RowSlot& slot = memory_->row_slot(launch_.local_rank());
+  const uint64_t asked = slot.asked.load(std::memory_order_relaxed);
+  const auto is_answered = [&] { return slot.answered.load() == asked; };
+  const absl::Time until = absl::Now() + (may_spin_ ? kSpin : absl::ZeroDuration());
+  do {
+    if (is_answered()) return absl::OkStatus();
+  } while (absl::Now() < until);
+  RankBlock& self = Self();
+  while (true) {
+    const uint32_t seen = self.bell.load();
+    if (is_answered()) return absl::OkStatus();
+    if (absl::Status alive = CheckWanted(); !alive.ok()) return alive;
+    worker::SleepUntilRung(&self, seen, kSleepMs);
+  }
+}
+
+void AggregatorLink::AskForRows() {
+  memory_->row_slot(launch_.local_rank()).asked.fetch_add(1);
+  Ring();
+}
+
+absl::Status AggregatorLink::LookUpRows(uint32_t table, uint32_t columns,
+                                        absl::Span<const uint64_t> ids, float* to) {
+  const size_t rows_max = worker::RowSlot::RowsMax(columns);
+  for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), rows_max))) {
+    if (absl::Status status = AwaitRows(); !status.ok()) return status;
+    const absl::Span<const uint64_t> part = ids.first(std::min(ids.size(), rows_max));
+    worker::RowSlot& slot = memory_->row_slot(launch_.local_rank());
+    slot.ask = worker::RowSlot::Ask::kLookUp;
+    slot.table = table;
+    slot.rows = static_cast<uint32_t>(part.size());
+    std::copy(part.begin(), part.end(), slot.ids());
+    AskForRows();
+    if (absl::Status status = AwaitRows(); !status.ok()) return status;
+    to = std::copy_n(slot.values(slot.rows), part.size() * columns, to);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AggregatorLink::AddRows(uint32_t table, uint32_t columns, float rate,
+                                     absl::Span<const uint64_t> ids, const float* gradients) {
+  const size_t rows_max = worker::RowSlot::RowsMax(columns);
+  for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), rows_max))) {
+    if (absl::Status status = AwaitRows(); !status.ok()) return status;
+    const absl::Span<const uint64_t> part = ids.first(std::min(ids.size(), rows_max));
+    worker::RowSlot& slot = memory_->row_slot(launch_.local_rank());
+    slot.ask = worker::RowSlot::Ask::kAdd;
+    slot.table = table;
+    slot.rows = static_cast<uint32_t>(part.size());
+    slot.rate = rate;
+    std::copy(part.begin(), part.end(), slot.ids());
+    std::copy_n(gradients, part.size() * columns, slot.values(slot.rows));
+    gradients += part.size() * columns;
+    AskForRows();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AggregatorLink::EndRows(uint64_t step, uint32_t samples) {
+  if (absl::Status status = AwaitRows(); !status.ok()) return status;
+  worker::RowSlot& slot = memory_->row_slot(launch_.local_rank());
+  slot.ask = worker::RowSlot::Ask::kEnd;
+  slot.step = step;
+  slot.samples = samples;
+  AskForRows();
+  return absl::OkStatus();
 }
 
 bool AggregatorLink::CompleteOnNode(ChunkId chunk, uint64_t step) const {

@@ -134,6 +134,11 @@ class AggregatorLink final : public RankLink {
   absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
+  absl::Status LookUpRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids,
+                          float* to) override;
+  absl::Status AddRows(uint32_t table, uint32_t columns, float rate, absl::Span<const uint64_t> ids,
+                       const float* gradients) override;
+  absl::Status EndRows(uint64_t step, uint32_t samples) override;
   absl::StatusOr<bool> LearnViews(uint64_t step, bool waits, Views* views) override;
   absl::Status Finish(uint64_t steps) override;
   std::vector<proto::ViewChange> TakeLateChanges() override {
@@ -170,6 +175,10 @@ class AggregatorLink final : public RankLink {
   // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, the job stops, or
   // nothing came within `timeout`); AskInWaits'.
   absl::StatusOr<proto::AggregatorMessage> Hear(absl::Duration timeout);
+  // Blocks until the aggregator has answered this rank's last request for rows.
+  absl::Status AwaitRows();
+  // Hands over the request in the rank's slot.
+  void AskForRows();
   // Keeps a message about the job's nodes for a later call. Returns false for other messages.
   bool Keep(const proto::AggregatorMessage& message);
   absl::Status Gone() const;

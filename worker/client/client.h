@@ -110,6 +110,7 @@ struct JobFacts {
 
 class ClientCheckpoints;
 class ClientDevices;
+class ClientRows;
 class ClientTrace;
 class ClientViews;
 
@@ -202,6 +203,7 @@ class Client {
   virtual ClientTrace& trace() = 0;              // marks in the job's trace
   virtual ClientCheckpoints& checkpoints() = 0;  // a rank's own state
   virtual ClientViews& views() = 0;              // who makes which step
+  virtual ClientRows& rows() = 0;                // tables of rows on servers
 };
 
 }  // namespace strata::client

@@ -7,7 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/bytes.h"
+
+namespace strata::rows {
+struct TableSpec;  // rows/table_spec.h
+}  // namespace strata::rows
 
 namespace strata::device {
 class Device;
@@ -38,6 +43,30 @@ class ClientDevices {
   // last step in it, or the call with null. Errors: FailedPrecondition (no device(), or within a
   // step).
   virtual absl::Status ComputeIn(device::Stream* stream) = 0;
+};
+
+// Tables of rows that the job's servers keep: Client::rows(). Only in jobs with servers
+// (exchange: PARAMETER_SERVER), in async mode.
+//
+// Threads: the client's. Errors as of Client's calls; InvalidArgument also: no such table, ids that
+// do not ascend or are not below 2^63.
+class ClientRows {
+ public:
+  virtual ~ClientRows() = default;
+
+  // Adds a table and returns its index, 0 for the first. Before Allocate; the same on every rank.
+  virtual absl::StatusOr<int> Add(const rows::TableSpec& table) = 0;
+
+  // Blocks until `to` has the present weights of the rows, ids.size() x columns values: with all
+  // steps that this rank has finished, and what other nodes have pushed by now. A rank that has
+  // finished a step waits until the others of its node have, too. Between Start and Finish. Ids
+  // ascend, each once.
+  virtual absl::Status LookUp(int table, absl::Span<const uint64_t> ids, float* to) = 0;
+  // Adds gradients, ids.size() x columns sums over this rank's samples, to those of the step, for
+  // which the table's learning rate is `rate`, the same on all ranks and in all calls of a step.
+  // Within a step; FinishStep sends them. Ids ascend, each once.
+  virtual absl::Status Push(int table, absl::Span<const uint64_t> ids, const float* gradients,
+                            double rate) = 0;
 };
 
 // Marks in the job's trace: Client::trace(). They cost nothing in jobs without one.

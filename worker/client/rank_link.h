@@ -45,6 +45,10 @@ struct RunFacts {
 //
 // Threads: one. Every blocking call ends with Unavailable when the job has been stopped.
 class RankLink {
+  static absl::Status NoRows() {
+    return absl::UnimplementedError("tables need servers: exchange: PARAMETER_SERVER");
+  }
+
  public:
   virtual ~RankLink() = default;
 
@@ -86,6 +90,22 @@ class RankLink {
   virtual absl::Status AwaitWeights(ChunkId chunk, uint64_t step) = 0;
   // The chunks' gradients are complete, and AwaitWeights has returned for each in this step.
   virtual absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) = 0;
+
+  // Rows of the job's tables, by their index in the layout; ids ascend, each once. Only in jobs
+  // with servers. Looks rows up: blocks until `to` has their weights, ids.size() x columns values.
+  // May be called again after an error of AskInWaits.
+  virtual absl::Status LookUpRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids,
+                                  float* to) {
+    return NoRows();
+  }
+  // Adds gradients, ids.size() x columns sums over samples, to those of the table in this step,
+  // whose learning rate is `rate`. Blocks while the step before last has not been pushed.
+  virtual absl::Status AddRows(uint32_t table, uint32_t columns, float rate,
+                               absl::Span<const uint64_t> ids, const float* gradients) {
+    return NoRows();
+  }
+  // All rows of the step have been added. Once a step in jobs with tables.
+  virtual absl::Status EndRows(uint64_t step, uint32_t samples) { return NoRows(); }
 
   // No steps follow the first `steps`, counted from the job's start: blocks until the final weights
   // are in the arena.

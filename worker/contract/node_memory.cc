@@ -44,9 +44,10 @@ std::shared_ptr<void> Owned(void* address, size_t bytes) {
 
 }  // namespace
 
-NodeOffsets::NodeOffsets(uint64_t elements_in, uint32_t local_ranks_in)
+NodeOffsets::NodeOffsets(uint64_t elements_in, uint32_t local_ranks_in, bool has_tables_in)
     : elements(elements_in),
       local_ranks(local_ranks_in),
+      has_tables(has_tables_in),
       chunks_max(static_cast<uint32_t>((elements_in + kChunkElementsMin - 1) / kChunkElementsMin)) {
   const size_t counts = RoundUp(chunks_max * sizeof(uint64_t), 64);
   ranks = kControlStart;
@@ -56,12 +57,14 @@ NodeOffsets::NodeOffsets(uint64_t elements_in, uint32_t local_ranks_in)
   weights = RoundUp(ready + size_t{local_ranks} * chunks_max * sizeof(uint64_t), kPage);
   arena_stride = RoundUp(elements * sizeof(float), kPage);
   gradients = weights + arena_stride;
-  total = gradients + local_ranks * arena_stride;
+  row_slots = gradients + local_ranks * arena_stride;
+  total = row_slots + (has_tables ? local_ranks * RowSlot::kBytes : 0);
 }
 
 absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Create(uint64_t elements,
-                                                               uint32_t local_ranks) {
-  const NodeOffsets offsets(elements, local_ranks);
+                                                               uint32_t local_ranks,
+                                                               bool has_tables) {
+  const NodeOffsets offsets(elements, local_ranks, has_tables);
   UniqueFd fd(memfd_create("strata-node", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return SystemError("memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(offsets.total)) != 0) return SystemError("ftruncate");
@@ -83,8 +86,9 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Create(uint64_t elements
 
 absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Attach(UniqueFd fd, uint64_t elements,
                                                                uint32_t local_ranks,
-                                                               uint32_t local_rank) {
-  const NodeOffsets offsets(elements, local_ranks);
+                                                               uint32_t local_rank,
+                                                               bool has_tables) {
+  const NodeOffsets offsets(elements, local_ranks, has_tables);
   struct stat file = {};
   if (fstat(fd.get(), &file) != 0 || static_cast<size_t>(file.st_size) != offsets.total) {
     return absl::InvalidArgumentError("the node's shared memory has another size");
@@ -103,6 +107,12 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Attach(UniqueFd fd, uint
   memory->weights_ =
       static_cast<float*>(Map(nullptr, arena, kReadWrite, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (!memory->control_ || !memory->own_gradients_ || !memory->weights_) return SystemError("mmap");
+  if (has_tables) {
+    memory->own_slot_ =
+        static_cast<RowSlot*>(Map(nullptr, RowSlot::kBytes, kReadWrite, MAP_SHARED, memory->fd(),
+                                  offsets.row_slots + local_rank * RowSlot::kBytes));
+    if (memory->own_slot_ == nullptr) return SystemError("mmap");
+  }
   const NodeHeader& header = memory->header();
   if (header.magic != kNodeMagic || header.elements != elements ||
       header.local_ranks != local_ranks) {
@@ -115,6 +125,7 @@ NodeMemory::~NodeMemory() {
   if (control_bytes_ == offsets_.total) return;  // a single mapping
   if (!keeps_weights_) Unmap(weights_, arena_bytes());
   Unmap(own_gradients_, arena_bytes());
+  Unmap(own_slot_, RowSlot::kBytes);
 }
 
 std::shared_ptr<transport::SharedSegment> NodeMemory::segment() const {
@@ -141,6 +152,13 @@ float* NodeMemory::gradients(uint32_t local_rank) const {
   if (own_gradients_ != nullptr) return own_gradients_;
   return reinterpret_cast<float*>(control_ + offsets_.gradients +
                                   local_rank * offsets_.arena_stride);
+}
+
+RowSlot& NodeMemory::row_slot(uint32_t local_rank) const {
+  STRATA_REQUIRE(offsets_.has_tables && local_rank < offsets_.local_ranks);
+  STRATA_REQUIRE(own_gradients_ == nullptr || local_rank == own_rank_);
+  if (own_slot_ != nullptr) return *own_slot_;
+  return *At<RowSlot>(offsets_.row_slots + local_rank * RowSlot::kBytes);
 }
 
 void NodeMemory::BeginAt(uint64_t steps, uint32_t chunks) const {

@@ -18,9 +18,10 @@ namespace strata::worker {
 
 // The memory that an aggregator shares with the ranks of its node: one anonymous file, whose
 // descriptor is passed over a socket, so nothing is left behind however a process ends. It begins
-// with NodeHeader. Then follow, at offsets that depend only on elements and ranks: a RankBlock per
-// rank; landed[chunk]; consumed[chunk]; ready[rank][chunk]; and, each page-aligned, the weights and
-// the gradients of each rank. Zeroed memory means that nothing has happened.
+// with NodeHeader. Then follow, at offsets that depend only on elements, ranks and whether there
+// are tables: a RankBlock per rank; landed[chunk]; consumed[chunk]; ready[rank][chunk]; and, each
+// page-aligned, the weights, the gradients of each rank and, if there are tables, a RowSlot of
+// each. Zeroed memory means that nothing has happened.
 //
 // Clock counts are one more than the clock: ready[r][c] = t + 1 says that rank r has published
 // chunk c of step t; consumed[c] = t + 1 that the gradients of step t have been summed; landed[c] =
@@ -76,19 +77,54 @@ struct alignas(64) RankBlock {
   std::atomic<uint32_t> awaits_view;   // 1 while it waits to learn the participants of a step
 };
 
+// Through its slot a rank asks the aggregator about rows, one request at a time: it writes the
+// request, counts it in `asked` and rings. The aggregator counts it in `answered` and rings the
+// rank.
+struct RowSlot {
+  enum class Ask : uint32_t {
+    kLookUp = 1,  // writes the weights of `rows` rows to the values
+    kAdd = 2,     // adds the values, `rows` gradients, to those of the rank's step
+    kEnd = 3,     // the rank's step is complete
+  };
+  static constexpr size_t kBytes = size_t{4} << 20;
+  static constexpr size_t kDataOffset = 64;
+
+  std::atomic<uint64_t> asked, answered;
+  Ask ask;
+  uint32_t table;
+  uint64_t step;
+  uint32_t rows;     // kLookUp, kAdd: ids follow, which ascend, each once, and values
+  uint32_t samples;  // kEnd
+  float rate;        // kAdd: of the table in this step
+
+  // Returns how many rows of a table fit into a slot.
+  static uint32_t RowsMax(uint32_t columns) {
+    return static_cast<uint32_t>((kBytes - kDataOffset) /
+                                 (sizeof(uint64_t) + columns * sizeof(float)));
+  }
+  uint64_t* ids() {
+    return reinterpret_cast<uint64_t*>(reinterpret_cast<std::byte*>(this) + kDataOffset);
+  }
+  // Those of a request for so many rows.
+  float* values(uint32_t of_rows) { return reinterpret_cast<float*>(ids() + of_rows); }
+};
+static_assert(sizeof(RowSlot) <= RowSlot::kDataOffset);
+
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<float>::is_always_lock_free && sizeof(NodeHeader) <= 4096);
 
-// Offsets of all parts; a function of its two inputs.
+// Offsets of all parts; a function of its inputs.
 struct NodeOffsets {
-  NodeOffsets(uint64_t elements, uint32_t local_ranks);
+  NodeOffsets(uint64_t elements, uint32_t local_ranks, bool has_tables = false);
 
   uint64_t elements;
   uint32_t local_ranks;
+  bool has_tables;
   uint32_t chunks_max;
   size_t ranks, landed, consumed, ready;  // control part, from 0
   size_t weights, gradients;
   size_t arena_stride;  // bytes between arenas
+  size_t row_slots;     // RowSlot::kBytes each
   size_t total;
 };
 
@@ -97,13 +133,15 @@ struct NodeOffsets {
 class NodeMemory {
  public:
   // For the aggregator: makes a new file and maps all of it. Errors: ResourceExhausted.
-  static absl::StatusOr<std::unique_ptr<NodeMemory>> Create(uint64_t elements,
-                                                            uint32_t local_ranks);
-  // For a rank: maps the control part and its own gradients. The weights are private zeroed memory
-  // until ShareWeights. Errors: InvalidArgument (not the memory of such a node), ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<NodeMemory>> Create(uint64_t elements, uint32_t local_ranks,
+                                                            bool has_tables = false);
+  // For a rank: maps the control part, its own gradients and its own slot for rows. The weights are
+  // private zeroed memory until ShareWeights. Errors: InvalidArgument (not the memory of such a
+  // node), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<NodeMemory>> Attach(UniqueFd fd, uint64_t elements,
                                                             uint32_t local_ranks,
-                                                            uint32_t local_rank);
+                                                            uint32_t local_rank,
+                                                            bool has_tables = false);
   ~NodeMemory();
   NodeMemory(const NodeMemory&) = delete;
   NodeMemory& operator=(const NodeMemory&) = delete;
@@ -138,6 +176,8 @@ class NodeMemory {
   float* weights() const { return weights_; }
   // Returns the rank's gradients. REQUIRES: the aggregator's mapping, or that rank's own.
   float* gradients(uint32_t local_rank) const;
+  // Returns the rank's slot for rows. REQUIRES: likewise, and that there are tables.
+  RowSlot& row_slot(uint32_t local_rank) const;
 
   // For the aggregator, before ranks train: shows them that `steps` steps of `chunks` chunks have
   // been made. Landed chunks are shown by Land.
@@ -173,6 +213,7 @@ class NodeMemory {
   float* weights_ = nullptr;
   bool keeps_weights_ = false;
   float* own_gradients_ = nullptr;  // set by ranks
+  RowSlot* own_slot_ = nullptr;     // set by ranks, if there are tables
   uint32_t own_rank_ = 0;           // set by ranks
 };
 

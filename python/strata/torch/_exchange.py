@@ -198,13 +198,16 @@ class Exchange:
         hooks[number] = hooks.pop(number)
         return False
 
-    def begin_pass(self, first: Tensor | None) -> None:
-        """Opens a pass with its first gradient; None: there is none."""
+    def begin_pass(self, first: Tensor | None, has_rows: bool = False) -> None:
+        """Opens a pass with its first gradient; None: there is none. `has_rows`: rows of tables
+        have gradients."""
         self.meet_checkpoint()
         self.check_places()
         self.on_pass_begin()
         self.memory.begin()
         samples, self._must_be_zero = self._find_samples(first)
+        if has_rows and not self._is_set:
+            samples, self._must_be_zero = self.samples, False
         self.client.begin_step(samples, self.rate)
         self._take(samples)
         self.in_pass = True

@@ -16,6 +16,7 @@ from strata.torch._exchange import Exchange
 from strata.torch._recipe import Recipe
 from strata.torch._tensors import Entry
 from strata.torch._trainer import Trainer
+from strata.torch.embedding import Tables
 
 
 class Served(Trainer):
@@ -90,6 +91,12 @@ class Served(Trainer):
                     f'the gradient of parameter "{entry.name}" was changed after it was given: use '
                     "clip_norm= for clip_grad_norm_, bfloat16 autocast for a GradScaler"
                 )
+        if self.tables is not None:
+            rates = self.tables.rates(optimizer)
+            if not exchange.in_pass:
+                exchange.begin_pass(exchange.first_gradient, has_rows=bool(rates))
+            samples = exchange.pass_samples
+            self.tables.publish(optimizer, rates if samples else {}, samples)
         exchange.finish_pass()
         self._versions.clear()
         exchange.has_passed = False
@@ -119,6 +126,7 @@ def begin(
     overlap: str | None,
     clip_norm: float,
     facts: dict[str, Any],
+    tables: Tables | None,
 ) -> Served:
     """Starts the training of a model whose optimizer is the job's."""
     if len(optimizers) > 1:
@@ -144,6 +152,8 @@ def begin(
     facts["samples_per_rank"] = exchange.samples
     # A parameter without a gradient on any rank is unchanged.
     facts["marks_absent"] = exchange.memory.marks_absent = True
+    if tables is not None:
+        tables.join(exchange.client)
     exchange.register(model, buffers, recipe.multipliers)
     exchange.start(recipe.text, True, facts)
     return Served(exchange, reporting.begin(exchange.client), recipe, overlap, model)

@@ -388,6 +388,19 @@ class Tables:
                 )
         self.forget(optimizer)
 
+    def join(self, client: Any) -> None:
+        """The servers of the client's job have the rows of all tables."""
+        for module in self._modules:
+            module.table.join(client)
+
+    def publish(
+        self, optimizer: torch.optim.Optimizer, rates: dict[TableModule, float], samples: int
+    ) -> None:
+        """Gives the gradients of tables with rates to the servers: means over so many samples."""
+        for module, rate in rates.items():
+            module.table.publish(rate, float(samples))
+        self.forget(optimizer)
+
     def forget(self, optimizer: torch.optim.Optimizer) -> None:
         """Drops the gradients of tables that go with this optimizer."""
         for module in self._of(optimizer):

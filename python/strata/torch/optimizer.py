@@ -264,12 +264,16 @@ def _tables_of(
     for one in optimizers:
         tables.rates(one)
     what = f'table "{tables.name}"'
-    if not client.is_alone:
+    if client.is_alone:
+        if place != _placement.RANKS:
+            raise errors.InvalidArgument(
+                f'{what}: does not go with optimizer_on="servers" in one process'
+            )
+    elif place == _placement.RANKS:
         raise errors.InvalidArgument(
-            f"{what}: rows are trained in one process as yet: python3 SCRIPT, without strata run"
+            f"{what}: rows are on servers, which update them as they come, as yet: strata run"
+            " --servers 1 --mode async"
         )
-    if place != _placement.RANKS:
-        raise errors.InvalidArgument(f'{what}: does not go with optimizer_on="servers"')
     return tables
 
 
@@ -438,7 +442,9 @@ def DistributedOptimizer(
         trainer.clip_norm = clip_norm
         trainer.compare_ranks(check_every)
     else:
-        trainer = _on_servers.begin(exchange, model, optimizers, buffers, overlap, clip_norm, facts)
+        trainer = _on_servers.begin(
+            exchange, model, optimizers, buffers, overlap, clip_norm, facts, tables
+        )
     trainer.watch_frozen([(n, p) for n, p in model.named_parameters() if not p.requires_grad])
     trainer.watch_batches()
     trainer.tables = tables

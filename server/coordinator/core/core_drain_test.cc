@@ -132,6 +132,29 @@ class DrainFixture : public ::testing::Test {
 
 class CoreDrainTest : public DrainFixture {};
 
+TEST_F(CoreDrainTest, AServerWithRowsStaysUntilTheirJobHasEnded) {
+  proto::Job job = CoreHarness::SomeJob(4);
+  job.mutable_consistency()->mutable_async();
+  job.mutable_rows()->set_buckets(8);
+  job_ = cluster_.Submit(job);
+  proto::NodeReady ready = CoreHarness::SomeLayout(job_);
+  proto::Table* const table = ready.mutable_layout()->add_tables();
+  table->set_name("items");
+  table->set_columns(16);
+  table->set_capacity(100);
+  for (const char* worker : {"w1", "w2"}) cluster_.Ready(worker, ready);
+  for (const char* server : {"s1", "s2"}) cluster_.Installed(server, job_);
+  ASSERT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+  EXPECT_EQ(cluster_.stored().at(job_).record().placement().shard_of_bucket_size(), 8);
+  ForgetSent();
+  const auto begun = cluster_.Drain("s1");
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ(begun->jobs(0).stays(), "it has rows, which do not move as yet");
+  cluster_.Advance(absl::Seconds(5));
+  EXPECT_THAT(cluster_.Sent("s2"), IsEmpty());
+  EXPECT_FALSE(cluster_.Drain("s1")->drained());
+}
+
 TEST_F(CoreDrainTest, AJobWithOneCopyLeavesByASecondOne) {
   Train(0);
   ASSERT_EQ(Stored(0).daemon(), "s1");

@@ -862,6 +862,65 @@ TEST(CoreRefusal, AveragedTensorsDoNotGoWithWhatWouldChangeThem) {
   }
 }
 
+// `change` makes a job that does not fit a program with a table; `of_second`, nodes that differ.
+std::string RefusalOfTables(const std::string& settings,
+                            const std::function<void(proto::Layout*)>& of_second = nullptr) {
+  CoreHarness cluster;
+  cluster.JoinWorker("w1", 1);
+  cluster.JoinWorker("w2", 1);
+  cluster.JoinServer("s1", 1);
+  proto::Job job = CoreHarness::SomeJob(2);
+  job.mutable_consistency()->mutable_async();
+  proto::Job part;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(settings, &part)) << settings;
+  if (part.has_consistency()) job.clear_consistency();
+  job.MergeFrom(part);
+  const uint32_t id = cluster.Submit(job);
+  if (!cluster.TakeQueries().empty()) cluster.Found(id, CheckpointFound());
+  proto::NodeReady ready = CoreHarness::SomeLayout(id);
+  proto::Table* const table = ready.mutable_layout()->add_tables();
+  table->set_name("items");
+  table->set_columns(16);
+  ready.set_can_resume(true);
+  ready.set_endpoint("tcp://h:1");
+  cluster.Ready("w1", ready);
+  if (of_second) of_second(ready.mutable_layout());
+  cluster.Ready("w2", ready);
+  return cluster.Status(id).reason();
+}
+
+TEST(CoreTables, WhatRowsDoNotGoWithIsRefusedByTableAndField) {
+  const std::string begin = "node 0 (w1): table \"items\": does not go with ";
+  EXPECT_EQ(RefusalOfTables("consistency { sync {} }"),
+            begin + "consistency: sync: rows are async as yet");
+  EXPECT_EQ(
+      RefusalOfTables("consistency { async { elastic { every_steps: 2 moving_rate: 0.1 } } }"),
+      begin + "consistency.async.elastic");
+  EXPECT_EQ(RefusalOfTables("consistency { async { delay_compensation {} } }"),
+            begin + "consistency.async.delay_compensation");
+  EXPECT_EQ(RefusalOfTables("exchange: RING consistency { sync {} }"), begin + "exchange: RING");
+  EXPECT_EQ(RefusalOfTables("replicas: 1"), begin + "replicas");
+  EXPECT_EQ(RefusalOfTables("replace { per_hour: 1 }"), begin + "replace");
+  EXPECT_EQ(RefusalOfTables("checkpoint { dir: '/x' every_steps: 1 }"), begin + "checkpoint");
+}
+
+TEST(CoreTables, NodesWhoseTablesDifferAreNamed) {
+  const std::string begin = "node 0 (w1) and node 1 (w2) do not train the same: ";
+  using Layout = proto::Layout;
+  EXPECT_EQ(RefusalOfTables("", [](Layout* l) { l->mutable_tables(0)->set_columns(8); }),
+            begin + "table \"items\": dim 16 and 8");
+  EXPECT_EQ(RefusalOfTables("", [](Layout* l) { l->mutable_tables(0)->set_name("users"); }),
+            begin + "table 0 is \"items\" and \"users\"");
+  EXPECT_EQ(RefusalOfTables("", [](Layout* l) { l->mutable_tables(0)->set_capacity(8); }),
+            begin + "table \"items\": capacity 0 and 8");
+  EXPECT_EQ(RefusalOfTables("", [](Layout* l) { l->mutable_tables(0)->set_seed(8); }),
+            begin + "table \"items\": seed 0 and 8");
+  EXPECT_EQ(RefusalOfTables("", [](Layout* l) { l->mutable_tables(0)->set_beta(8); }),
+            begin + "table \"items\": other initial values or another optimizer");
+  EXPECT_EQ(RefusalOfTables("", [](Layout* l) { l->clear_tables(); }),
+            begin + "1 and 0 tables: one has no \"items\"");
+}
+
 }  // namespace
 
 }  // namespace strata::server

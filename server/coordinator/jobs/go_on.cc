@@ -128,6 +128,10 @@ absl::Status CheckContinues(const proto::Job& job, const proto::JobRecord& recor
 
 absl::Status CheckContinues(const proto::JobRecord& record, const proto::JobRecord& from) {
   const proto::Layout& layout = record.layout();
+  if (!layout.tables().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("table \"", layout.tables(0).name(),
+                                                   "\": checkpoints do not have rows as yet"));
+  }
   const int both = std::min(layout.segments_size(), from.layout().segments_size());
   for (int i = 0; i < both; ++i) {
     const std::string a = TensorText(layout.segments(i)), b = TensorText(from.layout().segments(i));

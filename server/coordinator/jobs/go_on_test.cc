@@ -90,6 +90,13 @@ TEST(GoOn, TensorsThatAreNotThereAreCounted) {
   EXPECT_EQ(CheckContinues(record, from).message(), "tensors: 1, but the checkpoint's is 0");
 }
 
+TEST(GoOn, AJobWithTablesWouldBeginWithNewRows) {
+  proto::JobRecord record = Record();
+  record.mutable_layout()->add_tables()->set_name("items");
+  EXPECT_EQ(CheckContinues(record, Record()).message(),
+            "table \"items\": checkpoints do not have rows as yet");
+}
+
 TEST(GoOn, ServersAreToldWhichObjectHasWhichChunk) {
   proto::JobRecord from = Record();
   for (const uint32_t shard : {2, 0, 2}) from.mutable_placement()->add_shard_of_chunk(shard);

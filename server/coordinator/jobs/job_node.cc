@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
+#include "common/job/job.h"
 #include "common/job/program_optimizer.h"
 #include "common/require.h"
 #include "server/coordinator/members/membership.h"
@@ -67,9 +68,10 @@ std::string Difference(const proto::Layout& a, const proto::Layout& b) {
     return absl::StrFormat("%d and %d tensors: one has no %s", a.segments_size(), b.segments_size(),
                            TensorText(longer.segments(both)));
   }
-  return a.elements() == b.elements()
-             ? ""
-             : absl::StrFormat("%d and %d elements", a.elements(), b.elements());
+  if (a.elements() != b.elements()) {
+    return absl::StrFormat("%d and %d elements", a.elements(), b.elements());
+  }
+  return TableDifference(a, b);
 }
 
 // Returns the optimizer of the node's program, as text.
@@ -156,6 +158,34 @@ absl::Status CheckAveraged(const proto::Job& job, const proto::Layout& layout) {
         "tensor \"%s\": is averaged, which does not go with %s", segment.name(), field));
   }
   return absl::OkStatus();
+}
+
+// Returns the field of a job, or its value, that rows do not go with; empty: none.
+std::string DoesNotGoWithRows(const proto::Job& job) {
+  const proto::Consistency& consistency = job.consistency();
+  if (job.exchange() != proto::Job::PARAMETER_SERVER) {
+    return absl::StrCat("exchange: ", proto::Job::Exchange_Name(job.exchange()));
+  }
+  if (!consistency.has_async()) {
+    return absl::StrCat("consistency: ", ModeName(consistency), ": rows are async as yet");
+  }
+  if (consistency.async().has_elastic()) return "consistency.async.elastic";
+  if (MakeDelayCompensation(consistency)) return "consistency.async.delay_compensation";
+  if (job.replicas() > 0) return "replicas";
+  if (job.has_checkpoint()) return "checkpoint";
+  if (job.has_replace()) return "replace";
+  return IsElastic(job) ? "ranks_min and ranks_max" : "";
+}
+
+absl::Status CheckTables(const proto::Job& job, const proto::Layout& layout) {
+  if (layout.tables().empty()) {
+    return job.has_rows() ? absl::InvalidArgumentError("rows: the program has no tables")
+                          : absl::OkStatus();
+  }
+  const std::string field = DoesNotGoWithRows(job);
+  if (field.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("table \"%s\": does not go with %s", layout.tables(0).name(), field));
 }
 
 }  // namespace
@@ -353,7 +383,9 @@ absl::Status CheckTakesPlace(const proto::JobRecord& record, uint64_t total_step
 
 absl::Status CheckFitsJob(const proto::Job& job, const JobNode& node) {
   const proto::NodeReady& info = node.info();
-  if (const absl::Status valid = CheckAveraged(job, info.layout()); !valid.ok()) {
+  for (const absl::Status& valid :
+       {CheckAveraged(job, info.layout()), CheckTables(job, info.layout())}) {
+    if (valid.ok()) continue;
     return absl::InvalidArgumentError(
         absl::StrFormat("node %d (%s): %s", node.node(), node.daemon(), valid.message()));
   }

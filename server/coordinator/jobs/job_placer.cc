@@ -115,8 +115,12 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
   absl::StatusOr<JobPlacement> placement = PlaceChunks(elements, chunk_elements, choice.servers);
   if (!placement.ok()) return placement.status();
   SettleConnections(choice.servers, entry);
+  const bool has_rows = entry->stored().record().layout().tables_size() > 0;
+  if (has_rows) {
+    PlaceBuckets(entry->job().rows().buckets(), choice.servers, &placement->placement);
+  }
   const int shards = placement->placement.shard_endpoints_size();
-  const uint32_t connections = entry->job().connections();
+  const uint32_t connections = entry->job().connections() + (has_rows ? 1 : 0);
   if (shards * connections > kConnectionsPerNodeMax) {
     return absl::InvalidArgumentError(
         absl::StrFormat("connections: %d to each of %d shards are %d of a node; at most %d are "

@@ -333,6 +333,13 @@ void ShardKeeper::LeaveServers(std::map<JobId, JobEntry>* jobs, absl::Time now) 
 
 void ShardKeeper::LeaveServersOf(JobEntry* entry, FillsOfServers* fills, absl::Time now) {
   const auto leaves = [this](const std::string& server) { return membership_->IsDraining(server); };
+  if (entry->stored().record().layout().tables_size() > 0) {
+    for (const JobServer& server : entry->servers()) {
+      if (!leaves(server.daemon)) continue;
+      jobs_[entry->id()].stays[server.daemon] = "it has rows, which do not move as yet";
+    }
+    return;
+  }
   for (int i = 0; i < entry->status().shards_size() && entry->running(); ++i) {
     const proto::JobShardStatus& shard = entry->status().shards(i);
     if (shard.chunks() == 0) continue;

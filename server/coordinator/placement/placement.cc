@@ -1,6 +1,7 @@
 #include "server/coordinator/placement/placement.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -143,6 +144,17 @@ absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_eleme
     placement.add_shard_of_chunk(shard);
   }
   return result;
+}
+
+void PlaceBuckets(uint32_t wanted, const std::vector<ServerShards>& servers,
+                  proto::Placement* placement) {
+  constexpr uint32_t kBucketsOfShard = 8;
+  const auto shards = static_cast<uint32_t>(placement->shard_endpoints_size());
+  const uint32_t buckets =
+      wanted != 0 ? wanted : std::min(std::bit_ceil(kBucketsOfShard * shards), kBucketsMax);
+  for (const uint32_t shard : Interleaved(ApportionChunks(ShardWeights(servers), buckets))) {
+    placement->add_shard_of_bucket(shard);
+  }
 }
 
 uint32_t DeviceChunkElements(uint64_t elements, uint32_t shards) {

@@ -44,6 +44,12 @@ struct JobPlacement {
 absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_elements,
                                          const std::vector<ServerShards>& servers);
 
+// Spreads buckets of rows over the shards in the proportions in which PlaceChunks spreads chunks.
+// `wanted`: their number; 0: the default, see proto/job.proto. REQUIRES: `placement` is of these
+// servers, of which there is one.
+void PlaceBuckets(uint32_t wanted, const std::vector<ServerShards>& servers,
+                  proto::Placement* placement);
+
 // Returns the chunk size for a job whose gradients are on devices: the default, but at least 2 MiB
 // if each shard still has eight chunks then. A chunk of any size costs the aggregator a dozen
 // driver calls, some 50 us on an H200's host.

@@ -55,6 +55,20 @@ TEST(PlaceChunks, WithEqualSharesIsRoundRobinForEveryNumberOfChunksAndShards) {
   }
 }
 
+TEST(PlaceBuckets, GoesRoundAllShardsByTheirShares) {
+  const auto placed = [](uint32_t wanted, const std::vector<double>& shares) {
+    proto::Placement placement = PlaceChunks(1, 0, WithShares(shares))->placement;
+    PlaceBuckets(wanted, WithShares(shares), &placement);
+    return std::vector<uint32_t>(placement.shard_of_bucket().begin(),
+                                 placement.shard_of_bucket().end());
+  };
+  EXPECT_EQ(placed(4, {0.5, 0.5}), (std::vector<uint32_t>{0, 1, 0, 1}));
+  EXPECT_EQ(placed(8, {0.75, 0.25}), (std::vector<uint32_t>{0, 0, 1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(placed(0, {1}).size(), 8u);
+  EXPECT_EQ(placed(0, std::vector<double>(9, 1)).size(), 128u);
+  EXPECT_EQ(placed(0, std::vector<double>(256, 1)).size(), 2048u);
+}
+
 TEST(PlaceChunks, InterleavesUnequalShares) {
   EXPECT_EQ(ShardsOf(*PlaceChunks(8 * 256, 256, WithShares({0.5, 0.25, 0.25}))),
             (std::vector<uint32_t>{0, 1, 2, 0, 0, 1, 2, 0}));

@@ -104,7 +104,7 @@ def mutants(seeds):
 
 
 def sound(outcomes):
-    """The sound code's runs: each profile's seeds up to the last that made one of `outcomes` red."""
+    """The sound code's runs: each profile's seeds up to the last that made a mutant red."""
     last = collections.Counter()
     for outcome in outcomes:
         last[outcome.profile] = max(last[outcome.profile], int(outcome.seed or 1))

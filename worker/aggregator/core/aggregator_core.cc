@@ -35,7 +35,10 @@ absl::Status CheckSameLayout(RankId first, const proto::Layout& a, RankId other,
     return absl::InvalidArgumentError(absl::StrCat(ranks, b.segments_size(), " of them instead of ",
                                                    a.segments_size(), ": ", FirstMissing(a, b)));
   }
-  return absl::OkStatus();
+  const std::string tables = TableDifference(a, b);
+  if (tables.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("ranks %d and %d registered other tables: %s",
+                                                    first.value(), other.value(), tables));
 }
 
 AggregatorCore::AggregatorCore(RankId first_rank, uint32_t local_ranks, uint32_t chunks)

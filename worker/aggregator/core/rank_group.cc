@@ -8,6 +8,7 @@
 #include "common/job/arena.h"
 #include "common/job/job.h"
 #include "common/job/program_optimizer.h"
+#include "rows/table_spec.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/contract/rank_socket.h"
 
@@ -161,6 +162,7 @@ absl::Status RankGroup::OnAttach(std::unique_ptr<FramedChannel> channel,
   ranks_[local_rank].channel = std::move(channel);
   ranks_[local_rank].attached = true;
   if (absl::Status status = ValidateLayout(attach.layout()); !status.ok()) return status;
+  if (absl::Status status = rows::TablesOf(attach.layout()).status(); !status.ok()) return status;
   if (!first_attached_) {
     first_attached_ = local_rank;
     layout_ = attach.layout();

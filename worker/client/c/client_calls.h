@@ -108,25 +108,29 @@ bool& ErrorHasDiverged();
 // Returns the code of a status, and remembers the text of an error.
 strata_code Take(const absl::Status& status);
 
-// Runs one call of the client; no other may be running.
+// Makes one call of the client; no other may be running.
 template <typename Call>
-strata_code Run(strata_client* client, const char* name, const Call& call) {
+absl::Status CallOn(strata_client* client, const char* name, const Call& call) {
   if (client == nullptr) {
-    return Take(absl::InvalidArgumentError(absl::StrCat(name, ": the client is null")));
+    return absl::InvalidArgumentError(absl::StrCat(name, ": the client is null"));
   }
   if (client->process != getpid()) {
-    return Take(absl::FailedPreconditionError(
+    return absl::FailedPreconditionError(
         absl::StrFormat("%s: process %d has the client from process %d, which forked: only that "
                         "one may use it",
-                        name, getpid(), client->process)));
+                        name, getpid(), client->process));
   }
   if (client->busy.exchange(true)) {
-    return Take(absl::FailedPreconditionError(
-        absl::StrCat(name, ": another thread is in a call of the same client")));
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, ": another thread is in a call of the same client"));
   }
-  const strata_code code = Take(call());
+  absl::Status status = call();
   client->busy.store(false);
-  return code;
+  return status;
+}
+template <typename Call>
+strata_code Run(strata_client* client, const char* name, const Call& call) {
+  return Take(CallOn(client, name, call));
 }
 
 }  // namespace strata::client

@@ -2,10 +2,12 @@
 #define STRATA_WORKER_CLIENT_C_STRATA_CLIENT_ROWS_H_
 
 /* Tables of rows: embeddings by id, each row with its optimizer's state. A table lives in this
- * process and needs no client. Since ABI 10.
+ * process and needs no client, or it joins a job with servers, which then have its rows. Since ABI
+ * 10.
  *
  * A step: strata_distinct_ids for the batch, strata_lookup_rows, then strata_push_rows with the
- * gradients of those rows, and strata_step_rows.
+ * gradients of those rows, and strata_step_rows; in a job, within a step of the client,
+ * strata_publish_rows in its place.
  *
  * A row has its initial values until it is first pushed; until then it takes no memory. Ids are at
  * least 0. Errors name the table: STRATA_INVALID_ARGUMENT (a null table, an id, a field),
@@ -102,7 +104,18 @@ STRATA_API strata_code strata_forget_rows(strata_table* table);
  * learning rate is not a finite number >= 0 of fp32. */
 STRATA_API strata_code strata_step_rows(strata_table* table, double lr, strata_row_counts* counts);
 
-/* The whole table, to save it. Returns its steps; write all stored ids, ascending; and the
+/* Before strata_allocate: the job's servers have the table's rows, if it has servers and its mode
+ * is async; all ranks do the same. From strata_start on, strata_lookup_rows blocks until it has
+ * their present weights. The client lives as long as the table. Errors: STRATA_FAILED_PRECONDITION:
+ * the table has joined before, or has rows of its own. */
+STRATA_API strata_code strata_join_table(strata_client* client, strata_table* table);
+/* Within a step, gives the servers the gradients that were pushed, times `scale`: what is given are
+ * sums over this rank's samples. `lr`: the table's learning rate in this step, the same on all
+ * ranks. Errors: STRATA_FAILED_PRECONDITION: the table has joined no job. */
+STRATA_API strata_code strata_publish_rows(strata_table* table, double lr, double scale);
+
+/* The whole table, to save it. Of a table that has joined a job, whose rows are elsewhere, these
+ * are STRATA_FAILED_PRECONDITION. Returns its steps; write all stored ids, ascending; and the
  * optimizer state of stored rows, count x state columns values. Errors: STRATA_NOT_FOUND: a row is
  * not stored.
  */

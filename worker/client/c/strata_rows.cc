@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -10,8 +11,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/diverged.h"
@@ -20,6 +23,7 @@
 #include "rows/row_table.h"
 #include "worker/client/c/client_calls.h"
 #include "worker/client/c/strata_client_rows.h"
+#include "worker/client/client_parts.h"
 
 namespace strata::client {
 namespace {
@@ -28,6 +32,8 @@ struct Table {
   std::unique_ptr<rows::RowTable> rows;
   rows::RowGradients pushed;
   uint64_t steps = 0;
+  strata_client* client = nullptr;  // of the job whose servers have the rows; null: they are here
+  int index = 0;                    // among the client's tables
 };
 
 }  // namespace
@@ -110,7 +116,10 @@ strata_code RunOn(strata_table* table, const char* name, const Call& call) {
   }
   absl::MutexLock lock(&table->mutex);
   const absl::Status status = call(table->table);
-  return Take(Prefixed(absl::StrCat("table \"", table->table.rows->spec().name, "\": "), status));
+  // What ends a job has a reason of its own.
+  if (absl::IsUnavailable(status) || absl::IsCancelled(status)) return Take(status);
+  const std::string prefix = absl::StrCat("table \"", table->table.rows->spec().name, "\": ");
+  return Take(absl::StartsWith(status.message(), prefix) ? status : Prefixed(prefix, status));
 }
 
 // Returns what `read` finds in the table; 0 without one.
@@ -119,6 +128,11 @@ uint64_t Read0(strata_table* table, const Read& read) {
   if (table == nullptr) return 0;
   absl::MutexLock lock(&table->mutex);
   return read(table->table);
+}
+
+absl::Status ExpectHere(const Table& on, absl::string_view call) {
+  if (on.client == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(call, ": the job's servers have its rows"));
 }
 
 absl::Span<const uint64_t> Unsigned(const int64_t* ids, uint64_t count) {
@@ -141,6 +155,33 @@ absl::Status CheckAscending(const int64_t* ids, uint64_t count) {
   return CheckIds(ids, std::min<uint64_t>(count, 1));
 }
 
+// Ids may be repeated, and in any order.
+absl::Status LookUpOnServers(Table& on, absl::Span<const uint64_t> ids, float* to) {
+  ClientRows& servers = on.client->client->rows();
+  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end()) {
+    return servers.LookUp(on.index, ids, to);
+  }
+  std::vector<uint64_t> distinct(ids.size());
+  std::vector<int64_t> places(ids.size());
+  distinct.resize(rows::UniqueIds(ids, distinct.data(), places.data()));
+  const size_t columns = on.rows->spec().columns;
+  std::vector<float> found(distinct.size() * columns);
+  absl::Status status = servers.LookUp(on.index, distinct, found.data());
+  for (size_t i = 0; i < ids.size() && status.ok(); ++i) {
+    std::copy_n(&found[static_cast<size_t>(places[i]) * columns], columns, to + i * columns);
+  }
+  return status;
+}
+
+absl::Status Publish(Table& on, double lr, double scale) {
+  std::vector<float> sums(on.pushed.sums(),
+                          on.pushed.sums() + on.pushed.ids().size() * on.rows->spec().columns);
+  for (float& sum : sums) sum *= static_cast<float>(scale);
+  absl::Status pushed = on.client->client->rows().Push(on.index, on.pushed.ids(), sums.data(), lr);
+  if (pushed.ok()) on.pushed.Clear();
+  return pushed;
+}
+
 uint32_t ClockOf(uint64_t steps) {
   return static_cast<uint32_t>(std::min<uint64_t>(steps, std::numeric_limits<uint32_t>::max()));
 }
@@ -158,6 +199,7 @@ void Write(const RowTable::Counts& from, strata_row_counts* to) {
 
 using strata::client::CheckAscending;
 using strata::client::CheckIds;
+using strata::client::ExpectHere;
 using strata::client::Read0;
 using strata::client::RunOn;
 using strata::client::Table;
@@ -212,6 +254,11 @@ strata_code strata_lookup_rows(strata_table* table, const int64_t* ids, uint64_t
                                float* rows) {
   return RunOn(table, "strata_lookup_rows", [&](Table& on) {
     if (absl::Status valid = CheckIds(ids, count); !valid.ok()) return valid;
+    if (on.client != nullptr) {
+      return strata::client::CallOn(on.client, "strata_lookup_rows", [&] {
+        return strata::client::LookUpOnServers(on, Unsigned(ids, count), rows);
+      });
+    }
     on.rows->Lookup(Unsigned(ids, count), rows);
     return absl::OkStatus();
   });
@@ -256,6 +303,7 @@ strata_code strata_forget_rows(strata_table* table) {
 
 strata_code strata_step_rows(strata_table* table, double lr, strata_row_counts* counts) {
   return RunOn(table, "strata_step_rows", [&](Table& on) {
+    if (absl::Status here = ExpectHere(on, "strata_step_rows"); !here.ok()) return here;
     const auto rate = static_cast<float>(lr);
     if (!std::isfinite(rate) || rate < 0) {
       return absl::InvalidArgumentError(
@@ -271,8 +319,38 @@ strata_code strata_step_rows(strata_table* table, double lr, strata_row_counts* 
   });
 }
 
+strata_code strata_join_table(strata_client* client, strata_table* table) {
+  return RunOn(table, "strata_join_table", [&](Table& on) -> absl::Status {
+    if (client == nullptr) return absl::InvalidArgumentError("the client is null");
+    if (absl::Status here = ExpectHere(on, "strata_join_table"); !here.ok()) return here;
+    if (on.rows->size() > 0) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "has %d rows of its own, which servers do not take over as yet", on.rows->size()));
+    }
+    on.client = client;
+    absl::Status joined = strata::client::CallOn(on.client, "strata_join_table", [&] {
+      const absl::StatusOr<int> index = client->client->rows().Add(on.rows->spec());
+      if (index.ok()) on.index = *index;
+      return index.status();
+    });
+    if (!joined.ok()) on.client = nullptr;
+    return joined;
+  });
+}
+
+strata_code strata_publish_rows(strata_table* table, double lr, double scale) {
+  return RunOn(table, "strata_publish_rows", [&](Table& on) -> absl::Status {
+    if (on.client == nullptr) {
+      return absl::FailedPreconditionError("has joined no job: strata_step_rows");
+    }
+    return strata::client::CallOn(on.client, "strata_publish_rows",
+                                  [&] { return strata::client::Publish(on, lr, scale); });
+  });
+}
+
 strata_code strata_stored_ids(strata_table* table, int64_t* ids, uint64_t room, uint64_t* count) {
   return RunOn(table, "strata_stored_ids", [&](Table& on) {
+    if (absl::Status here = ExpectHere(on, "strata_stored_ids"); !here.ok()) return here;
     const std::vector<uint64_t> found = on.rows->StoredIds();
     *count = found.size();
     if (found.size() > room) {
@@ -287,7 +365,9 @@ strata_code strata_stored_ids(strata_table* table, int64_t* ids, uint64_t room, 
 strata_code strata_read_row_state(strata_table* table, const int64_t* ids, uint64_t count,
                                   float* state) {
   return RunOn(table, "strata_read_row_state", [&](Table& on) {
-    if (absl::Status valid = CheckIds(ids, count); !valid.ok()) return valid;
+    absl::Status valid = ExpectHere(on, "strata_read_row_state");
+    if (valid.ok()) valid = CheckIds(ids, count);
+    if (!valid.ok()) return valid;
     return on.rows->ReadState(Unsigned(ids, count), state);
   });
 }
@@ -295,7 +375,8 @@ strata_code strata_read_row_state(strata_table* table, const int64_t* ids, uint6
 strata_code strata_store_rows(strata_table* table, const int64_t* ids, uint64_t count,
                               const float* weights, const float* state, strata_row_counts* counts) {
   return RunOn(table, "strata_store_rows", [&](Table& on) {
-    absl::Status valid = CheckAscending(ids, count);
+    absl::Status valid = ExpectHere(on, "strata_store_rows");
+    if (valid.ok()) valid = CheckAscending(ids, count);
     if (!valid.ok()) return valid;
     const uint32_t clock = strata::client::ClockOf(on.steps);
     strata::client::Write(on.rows->Store(Unsigned(ids, count), weights, state, clock), counts);
@@ -305,6 +386,7 @@ strata_code strata_store_rows(strata_table* table, const int64_t* ids, uint64_t 
 
 strata_code strata_set_table_steps(strata_table* table, uint64_t steps) {
   return RunOn(table, "strata_set_table_steps", [&](Table& on) {
+    if (absl::Status here = ExpectHere(on, "strata_set_table_steps"); !here.ok()) return here;
     if (steps > uint64_t{1} << 62) {
       return absl::InvalidArgumentError(absl::StrFormat("steps: %d is more than 2^62", steps));
     }

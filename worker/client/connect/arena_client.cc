@@ -103,7 +103,9 @@ absl::Status ArenaClient::Allocate() {
   if (absl::Status status = Expect(Phase::kRegistering, "Allocate"); !status.ok()) return status;
   if (tensors_.size() == 0) return absl::FailedPreconditionError("Allocate: no tensor registered");
   if (absl::Status status = CheckPlace(); !status.ok()) return status;
-  absl::StatusOr<ArenaView> view = link_->Allocate(tensors_.Layout());
+  proto::Layout layout = tensors_.Layout();
+  for (const rows::TableSpec& table : tables_) *layout.add_tables() = rows::ToProto(table);
+  absl::StatusOr<ArenaView> view = link_->Allocate(layout);
   if (!view.ok()) return ReportFailure(view.status());
   view_ = *view;
   phase_ = Phase::kAllocated;
@@ -236,6 +238,7 @@ absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) 
   if (step_ == run_.first_step) samples_ = made_by->rank_steps_before * samples;
   samples_ += uint64_t{samples} * made_by->ranks;
   rate_ = rate;
+  step_samples_ = samples;
   book_->Begin();
   phase_ = Phase::kInStep;
   return absl::OkStatus();
@@ -327,6 +330,11 @@ absl::Status ArenaClient::FinishStep() {
     if (!status.ok()) return status;
     if (status = PublishFetched(i); !status.ok()) return status;
   }
+  if (!tables_.empty()) {
+    Stopwatch watch(&waited_, &clock_);
+    absl::Status ended = ReportFailure(link_->EndRows(step_, step_samples_));
+    if (!ended.ok()) return ended;
+  }
   if (trace_ && trace_->Wants(step_)) NoteStep();
   if (trace_) link_->SendTrace(agent_.get(), /*all=*/false);
   ++step_;
@@ -337,6 +345,62 @@ absl::Status ArenaClient::FinishStep() {
   if (absl::Status cut = checkpoints_.AtStep(step_); !cut.ok()) return ReportFailure(cut);
   clock_.EndStep(absl::Now());
   return absl::OkStatus();
+}
+
+absl::StatusOr<int> ArenaClient::Add(const rows::TableSpec& table) {
+  if (absl::Status status = Expect(Phase::kRegistering, "rows().Add"); !status.ok()) return status;
+  if (launch_.record().job().exchange() != proto::Job::PARAMETER_SERVER) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table \"", table.name, "\": lies on servers, but the job has none (exchange: ",
+        proto::Job::Exchange_Name(launch_.record().job().exchange()), ")"));
+  }
+  if (absl::Status valid = table.Validate(); !valid.ok()) return valid;
+  tables_.push_back(table);
+  return static_cast<int>(tables_.size()) - 1;
+}
+
+absl::Status ArenaClient::ExpectRows(int table, absl::Span<const uint64_t> ids,
+                                     const char* call) const {
+  if (table < 0 || table >= static_cast<int>(tables_.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(call, ": no table ", table));
+  }
+  const auto wrong = [&](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("table \"", tables_[table].name, "\": ", what));
+  };
+  for (size_t i = 1; i < ids.size(); ++i) {
+    if (ids[i] <= ids[i - 1]) {
+      return wrong(
+          absl::StrFormat("id %d comes after %d: ids ascend, each once", ids[i], ids[i - 1]));
+    }
+  }
+  if (ids.empty() || ids.back() >> 63 == 0) return absl::OkStatus();
+  return wrong(absl::StrFormat("id %d is not below 2^63", ids.back()));
+}
+
+absl::Status ArenaClient::LookUp(int table, absl::Span<const uint64_t> ids, float* to) {
+  constexpr char kCall[] = "rows().LookUp";
+  if (absl::Status status = ExpectTraining(kCall); !status.ok()) return status;
+  if (absl::Status status = ExpectRows(table, ids, kCall); !status.ok()) return status;
+  BeginForward();
+  Stopwatch watch(&waited_, &clock_);
+  return ReportFailure(
+      link_->LookUpRows(static_cast<uint32_t>(table), tables_[table].columns, ids, to));
+}
+
+absl::Status ArenaClient::Push(int table, absl::Span<const uint64_t> ids, const float* gradients,
+                               double rate) {
+  constexpr char kCall[] = "rows().Push";
+  if (absl::Status status = Expect(Phase::kInStep, kCall); !status.ok()) return status;
+  if (absl::Status status = ExpectRows(table, ids, kCall); !status.ok()) return status;
+  const auto rounded = static_cast<float>(rate);
+  if (!std::isfinite(rounded) || rate < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("table \"%s\": learning rate %g is not a finite number >= 0 of fp32",
+                        tables_[table].name, rate));
+  }
+  Stopwatch watch(&waited_, &clock_);
+  return BrokenIfInterrupted(ReportFailure(link_->AddRows(
+      static_cast<uint32_t>(table), tables_[table].columns, std::abs(rounded), ids, gradients)));
 }
 
 // In short sleeps, so that the program can interrupt it; once a step, even if interrupted.

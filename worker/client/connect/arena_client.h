@@ -19,6 +19,7 @@
 #include "common/require.h"
 #include "kernels/device/device.h"
 #include "proto/processes.pb.h"
+#include "rows/table_spec.h"
 #include "worker/client/client.h"
 #include "worker/client/client_parts.h"
 #include "worker/client/connect/rank_checkpoints.h"
@@ -76,7 +77,10 @@ void CopyReport(const Report& report, proto::RankReport* out);
 // COPIED ones, and maps tensors to chunks.
 //
 // Threads: one. Calls out of order are FailedPrecondition and change nothing.
-class ArenaClient final : public Client, private ClientDevices, private ClientTrace {
+class ArenaClient final : public Client,
+                          private ClientDevices,
+                          private ClientTrace,
+                          private ClientRows {
  public:
   // `agent` is shared with the link, which may wait for the daemon in Start.
   ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> agent,
@@ -118,6 +122,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   ClientTrace& trace() override { return *this; }
   ClientCheckpoints& checkpoints() override { return checkpoints_; }
   ClientViews& views() override { return views_; }
+  ClientRows& rows() override { return *this; }
 
  private:
   void Accept() override { accepts_device_ = true; }
@@ -127,12 +132,19 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
     if (trace_ && backward_at_ == absl::InfinitePast()) backward_at_ = trace_->Now();
   }
 
+  absl::StatusOr<int> Add(const rows::TableSpec& table) override;
+  absl::Status LookUp(int table, absl::Span<const uint64_t> ids, float* to) override;
+  absl::Status Push(int table, absl::Span<const uint64_t> ids, const float* gradients,
+                    double rate) override;
+
   enum class Phase { kRegistering, kAllocated, kBetweenSteps, kInStep, kFinished, kBroken };
 
   absl::Status Expect(Phase phase, const char* call) const;
   // For Wait and WaitAll: within a step, or between two.
   absl::Status ExpectTraining(const char* call) const;
   absl::Status ExpectTensor(int tensor, const char* call) const;
+  // Checks a call about rows of a table.
+  absl::Status ExpectRows(int table, absl::Span<const uint64_t> ids, const char* call) const;
   // The common part of BeginStep and BeginStepAt.
   absl::Status Begin(const char* call, uint32_t samples, float rate);
   // Errors: FailedPrecondition: the program does not support tensors where the job has them.
@@ -172,6 +184,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::function<bool()> interrupted_;  // null: never
   absl::Time ask_next_ = absl::InfinitePast();
   TensorSet tensors_;
+  std::vector<rows::TableSpec> tables_;
   ArenaView view_;
   ArenaAccess access_;
   std::vector<float> read_;  // host copy of a device's weights
@@ -180,6 +193,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::vector<bool> fetched_;      // by tensor, for step_
   std::vector<ChunkId> complete_;  // scratch
   uint64_t step_ = 0;              // the current step or the next one
+  uint32_t step_samples_ = 0;      // of this rank in the current step
   RankViews views_;
   // Samples of all ranks in all steps. Assumes that other ranks have as many as this one, and that
   // steps before this process had as many as its first one.

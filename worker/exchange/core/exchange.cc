@@ -21,9 +21,18 @@ Exchange::Exchange(std::unique_ptr<ExchangeCore> core,
   if (wake_fd >= 0) endpoint_->WatchFd(wake_fd);
 }
 
+void Exchange::Add(std::unique_ptr<LinkCore> beside) {
+  beside_ = std::move(beside);
+  driver_.Add(beside_.get());
+}
+
 absl::Status Exchange::Start() {
-  return driver_.Run([&](absl::Time now, CoreActions* actions) {
+  absl::Status status = driver_.Run([&](absl::Time now, CoreActions* actions) {
     return core_->OnLinkEvent(LinkEvent::Start(), now, actions);
+  });
+  if (!status.ok() || beside_ == nullptr) return status;
+  return driver_.RunBeside([&](absl::Time now, CoreActions* actions) {
+    return beside_->OnLinkEvent(LinkEvent::Start(), now, actions);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,14 @@ class Exchange {
   // readable (-1: none).
   Exchange(std::unique_ptr<ExchangeCore> core, std::unique_ptr<transport::Endpoint> endpoint,
            int wake_fd, ExchangeNode* node, const ClockInterface* clock, TraceLog* trace = nullptr);
+
+  // Adds a core that uses the same endpoint. Before Start.
+  void Add(std::unique_ptr<LinkCore> beside);
+  // Calls that core, by `call(absl::Time now, CoreActions*)`.
+  template <typename Call>
+  absl::Status RunBeside(Call call) {
+    return driver_.RunBeside(std::move(call));
+  }
 
   // Starts to offer the first weights. Called once, first.
   absl::Status Start();
@@ -65,6 +74,7 @@ class Exchange {
   absl::Status Deliver(const NodeAction& action);
 
   const std::unique_ptr<ExchangeCore> core_;
+  std::unique_ptr<LinkCore> beside_;  // null: none
   const std::unique_ptr<transport::Endpoint> endpoint_;
   ExchangeNode* const node_;
   const ClockInterface* const clock_;

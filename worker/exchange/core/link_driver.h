@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -15,7 +16,8 @@
 
 namespace strata::worker {
 
-// Feeds a LinkCore with an endpoint's events, and performs the core's actions.
+// Feeds a LinkCore with an endpoint's events, and performs the core's actions. Another core may use
+// the same endpoint: it gets the events of connections that it has asked for.
 //
 // Threads: one.
 class LinkDriver {
@@ -27,11 +29,20 @@ class LinkDriver {
   LinkDriver(LinkCore* core, transport::Endpoint* endpoint, const ClockInterface* clock,
              OnNode on_node, TraceLog* trace = nullptr);
 
-  // Makes `call`, a call of the core with (absl::Time now, CoreActions*), and performs the core's
+  // Adds the other core, which makes no requests to the node.
+  void Add(LinkCore* beside) { cores_.push_back({beside, {}}); }
+
+  // Makes `call`, a call of the core with (absl::Time now, CoreActions*), and performs the cores'
   // actions until there are none left, even after an error. Errors: the first of all these calls'.
   template <typename Call>
   absl::Status Run(Call call) {
-    absl::Status status = call(clock_->Now(), &actions_);
+    absl::Status status = call(clock_->Now(), &cores_[0].actions);
+    return Act(std::move(status));
+  }
+  // The same with the other core.
+  template <typename Call>
+  absl::Status RunBeside(Call call) {
+    absl::Status status = call(clock_->Now(), &cores_[1].actions);
     return Act(std::move(status));
   }
   // Waits up to `timeout` for something to happen. Errors: the core's.
@@ -40,18 +51,26 @@ class LinkDriver {
   transport::Refusals refusals() const;
 
  private:
+  struct Driven {
+    LinkCore* core;
+    CoreActions actions;  // that it has asked for
+  };
+
+  // The core that the connection's events are for.
+  Driven& CoreOf(transport::ConnectionId connection);
   absl::Status Handle(const transport::Event& event);
   // Returns `status`, or if that is OK the first error of the performed actions.
   absl::Status Act(absl::Status status);
-  absl::Status Do(const WireAction& action);
-  absl::Status Send(const WireAction& action, absl::Time now);
+  absl::Status ActFor(Driven* driven, absl::Status status);
+  absl::Status Do(const WireAction& action, Driven* driven);
+  absl::Status Send(const WireAction& action, absl::Time now, Driven* driven);
 
-  LinkCore* const core_;
+  std::vector<Driven> cores_;                            // one or two
+  absl::flat_hash_set<transport::ConnectionId> beside_;  // connections of the second
   transport::Endpoint* const endpoint_;
   const ClockInterface* const clock_;
   const OnNode on_node_;
   TraceLog* const trace_;
-  CoreActions actions_;
   std::vector<transport::Event> events_;
   uint64_t malformed_ = 0;  // besides frames with an invalid seal, which the endpoint counts
 };

@@ -27,6 +27,8 @@ bool Answers(Op answer, Op request) {
       return answer == Op::kCutAnswer;
     case Op::kRetire:
       return answer == Op::kRetireOk;
+    case Op::kLookup:
+      return answer == Op::kRows;
     default:
       return false;
   }
@@ -69,8 +71,8 @@ void ShardLink::Move(const std::string& address, uint32_t generation, absl::Time
 }
 
 uint64_t ShardLink::RequestKey(const wire::Header& header) {
-  const bool retire = header.op == Op::kRetire || header.op == Op::kRetireOk;
-  return retire ? kRetireKey : header.chunk;
+  if (header.op == Op::kRetire || header.op == Op::kRetireOk) return kRetireKey;
+  return header.op == Op::kLookup || header.op == Op::kRows ? header.clock : header.chunk;
 }
 
 uint64_t ShardLink::bytes_sent(Op op) const {
@@ -132,18 +134,27 @@ void ShardLink::OnRetry(const wire::Header& header, absl::Time now, WireActions*
   if (connection_.is_greeting()) {  // the shard does not know the job yet
     return connection_.OnLost(absl::OkStatus(), now, actions);
   }
-  auto it = requests_.find(header.chunk);
-  if (it == requests_.end() || it->second.frame.header.clock != header.clock) {
-    it = requests_.find(kRetireKey);
-  }
+  const auto it = FindRetried(header);
   if (it == requests_.end()) return;
   PlanAgain(&it->second, now);
 }
 
+ShardLink::Requests::iterator ShardLink::FindRetried(const wire::Header& retry) {
+  const bool is_lookup = retry.key_space == wire::KeySpace::kRows && retry.clock >= kLookups;
+  const auto it = requests_.find(is_lookup ? retry.clock : retry.chunk);
+  if (it != requests_.end() && it->second.frame.header.clock == retry.clock) return it;
+  return requests_.find(kRetireKey);
+}
+
 absl::Status ShardLink::Refusal(const wire::Frame& frame) const {
+  const bool is_of_rows = frame.header.key_space == wire::KeySpace::kRows;
+  const std::string what =
+      is_of_rows && frame.header.clock >= kLookups
+          ? "a lookup"
+          : absl::StrFormat("%s %d at clock %d", is_of_rows ? "bucket" : "chunk",
+                            frame.header.chunk, frame.header.clock);
   const std::string where =
-      absl::StrFormat("server %s refused chunk %d at clock %d: %s", address_, frame.header.chunk,
-                      frame.header.clock, RefusalText(frame));
+      absl::StrFormat("server %s refused %s: %s", address_, what, RefusalText(frame));
   return frame.header.error == wire::ErrorCode::kNotFinite ? DivergedError(where)
                                                            : absl::FailedPreconditionError(where);
 }

@@ -17,13 +17,16 @@
 namespace strata::worker {
 
 // Reliable requests to one shard over connections that come and go: sends HELLO, and repeats
-// unanswered requests after a reconnect, after a silence and, with backoff, after RETRY. At most
-// one request per chunk is open, so an answer is matched by chunk, op and clock; an answer without
-// a match belongs to a repetition and is dropped.
+// unanswered requests after a reconnect, after a silence and, with backoff, after RETRY: first
+// those of chunks or buckets, then LOOKUPs. At most one request per chunk or bucket is open,
+// besides LOOKUPs, each of which has a number of its own; so an answer is matched by chunk, op and
+// clock. An answer without a match belongs to a repetition and is dropped.
 //
 // A pure state machine: time comes with the events, frames and connections go out as actions.
 class ShardLink {
  public:
+  static constexpr uint64_t kLookups = uint64_t{1} << 63;
+
   // `may_move`: if the shard is not there, it may have moved, of which this link will be told soon.
   ShardLink(LinkId link, std::string address, LinkIdentity identity, LinkTiming timing,
             bool may_move = false);
@@ -36,9 +39,10 @@ class ShardLink {
   // The shard is at another address now, or has lost its backup: unanswered requests are repeated
   // there, in this newer generation; outdated calls are ignored.
   void Move(const std::string& address, uint32_t generation, absl::Time now, WireActions* actions);
-  // `header`: op, chunk, clock, element and sample counts, base_version; the rest is filled in. No
-  // other request of this chunk may be open, and none at all for kRetire: the window ensures that,
-  // and the simulator checks it.
+  // `header`: op, key space, chunk, clock, element and sample counts, base_version; the rest is
+  // filled in. No other request of this chunk may be open, and none at all for kRetire: the window
+  // ensures that, and the simulator checks it. The clock of a LOOKUP is kLookups or more, and none
+  // that was used before.
   void Ask(wire::Header header, Bytes payload, absl::Time now, WireActions* actions);
 
   void OnConnected(transport::ConnectionId connection, absl::Time now, WireActions* actions);
@@ -74,10 +78,13 @@ class ShardLink {
     absl::Duration backoff;
   };
   static constexpr uint64_t kRetireKey = uint64_t{1} << 32;  // beyond all chunks
+  using Requests = std::map<uint64_t, Request>;
 
   static uint64_t RequestKey(const wire::Header& header);
   Reconnector MakeConnection() const;
   void Send(Request* request, absl::Time now, WireActions* actions);
+  // Returns the request that a RETRY, which does not say its op, answers.
+  Requests::iterator FindRetried(const wire::Header& retry);
   void PlanAgain(Request* request, absl::Time now);
   // Sends due requests. If one of them met silence, the next silence may last twice as long: on a
   // slow link, or with a slow node, answers just take their time.
@@ -93,7 +100,7 @@ class ShardLink {
 
   Reconnector connection_;
   absl::Duration resend_after_;
-  std::map<uint64_t, Request> requests_;
+  Requests requests_;
   std::map<wire::Op, uint64_t> bytes_sent_;
 };
 

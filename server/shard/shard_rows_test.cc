@@ -1,0 +1,286 @@
+#include "server/shard/shard_rows.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "rows/row_key.h"
+#include "server/testing/shard_harness.h"
+
+// Rows on a shard: pushes, lookups and what is refused, frame by frame.
+
+namespace strata::server {
+namespace {
+
+using transport::ConnectionId;
+using wire::ErrorCode;
+using wire::Op;
+
+constexpr uint64_t kSeed = 5;
+
+proto::JobRecord RecordWithRows(const std::string& mode = "async {}", uint32_t shards = 1) {
+  JobOptions options;
+  options.elements = options.chunk_elements = 1;
+  options.shards = shards;
+  options.job_text = "optimizer { sgd {} } consistency { " + mode + " }";
+  proto::JobRecord record = MakeRecord(options);
+  record.mutable_layout()->mutable_tables()->Clear();
+  for (const char* name : {"users", "items"}) {
+    *record.mutable_layout()->add_tables() =
+        rows::ToProto({.name = name,
+                       .columns = 2,
+                       .capacity = 1000,
+                       .seed = kSeed,
+                       .initial = {.kind = rows::InitialValues::Kind::kConstant, .scale = 8.0f},
+                       .optimizer = {.kind = rows::RowOptimizerKind::kSgd}});
+  }
+  for (uint32_t bucket = 0; bucket < 4; ++bucket) {
+    record.mutable_placement()->add_shard_of_bucket(bucket % shards);
+  }
+  return record;
+}
+
+// The first ids of a bucket among 4.
+std::vector<uint64_t> IdsOf(uint32_t bucket, size_t count) {
+  std::vector<uint64_t> ids;
+  for (uint64_t id = 0; ids.size() < count; ++id) {
+    if (rows::HighBits(rows::HashOf(kSeed, id), 2) == bucket) ids.push_back(id);
+  }
+  return ids;
+}
+
+const std::vector<uint32_t> kColumns = {2, 2};
+
+class RowsOfShard : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(shard_.core().Install(record_, ShardId(0)).ok());
+    for (uint32_t node = 0; node < 2; ++node) {
+      nodes_.push_back(shard_.Join(record_, node, /*incarnation=*/1, /*connection=*/1));
+    }
+  }
+
+  wire::Frame Frame(Op op, uint32_t node, uint32_t bucket, uint64_t clock) const {
+    wire::Frame frame = ControlFrame(record_, op, node, bucket, clock);
+    frame.header.key_space = wire::KeySpace::kRows;
+    return frame;
+  }
+  static void SetPayload(wire::Frame* frame, Bytes payload, uint32_t elements) {
+    frame->header.element_count = elements;
+    frame->header.payload_checksum = wire::PayloadChecksum(payload);
+    frame->payload = std::move(payload);
+  }
+  // Pushes the same gradient to all columns of rows of "items".
+  wire::Frame PushOf(uint32_t node, uint32_t bucket, uint64_t clock,
+                     const std::vector<uint64_t>& ids, float sum, uint32_t samples = 4,
+                     uint64_t base_version = 0, float rate = 1.0f) const {
+    wire::Frame frame = Frame(Op::kPushPull, node, bucket, clock);
+    const std::vector<float> values(ids.size() * 2, sum);
+    SetPayload(&frame,
+               wire::EncodeRows({{.table = 1, .rate = rate, .ids = ids, .values = values.data()}},
+                                {}, kColumns),
+               static_cast<uint32_t>(values.size()));
+    frame.header.sample_count = samples;
+    frame.header.base_version = base_version;
+    return frame;
+  }
+  wire::Frame Lookup(uint32_t node, uint32_t table, const std::vector<uint64_t>& ids,
+                     uint64_t number = 1) const {
+    wire::Frame frame = Frame(Op::kLookup, node, /*bucket=*/0, number);
+    SetPayload(&frame, wire::EncodeRows({}, {{.table = table, .ids = ids}}, kColumns), 0);
+    return frame;
+  }
+  wire::Frame Send(uint32_t node, const wire::Frame& frame) {
+    return shard_.DeliverForOne(nodes_[node], frame);
+  }
+  std::vector<float> Weights(const std::vector<uint64_t>& ids, uint32_t table = 1) {
+    const wire::Frame found = Send(0, Lookup(0, table, ids, ++lookups_));
+    EXPECT_EQ(found.header.op, Op::kRows);
+    EXPECT_EQ(found.header.clock, lookups_);
+    EXPECT_EQ(found.header.key_space, wire::KeySpace::kRows);
+    return ToFloats(found);
+  }
+  std::string Text(const wire::Frame& error) {
+    EXPECT_EQ(error.header.op, Op::kError);
+    return {reinterpret_cast<const char*>(error.payload.data()), error.payload.size()};
+  }
+
+  const proto::JobRecord record_ = RecordWithRows();
+  ShardHarness shard_;
+  std::vector<ConnectionId> nodes_;
+  uint64_t lookups_ = 0;
+};
+
+TEST_F(RowsOfShard, APushIsAppliedWhenItComesAndStoresItsRows) {
+  const std::vector<uint64_t> ids = IdsOf(2, 2);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{8, 8, 8, 8}));
+  wire::Frame answer = Send(0, PushOf(0, 2, 0, {ids[0]}, 4.0f));
+  EXPECT_EQ(answer.header.op, Op::kAnswer);
+  EXPECT_EQ(answer.header.key_space, wire::KeySpace::kRows);
+  EXPECT_EQ(answer.header.version, 1u);
+  EXPECT_EQ(answer.header.received, 1u);
+  EXPECT_EQ(answer.header.staleness, 0u);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{7, 7, 8, 8}));
+  // The other table has the same ids, and rows of its own.
+  EXPECT_EQ(Weights(ids, 0), (std::vector<float>{8, 8, 8, 8}));
+  answer = Send(1, PushOf(1, 2, 0, ids, 8.0f));
+  EXPECT_EQ(answer.header.version, 2u);
+  EXPECT_EQ(answer.header.staleness, 1u);
+  EXPECT_EQ(answer.header.min_clock, 1u);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{5, 5, 6, 6}));
+}
+
+TEST_F(RowsOfShard, ARepeatedPushIsAnsweredAndCountsOnce) {
+  const std::vector<uint64_t> ids = IdsOf(0, 1);
+  const wire::Frame push = PushOf(0, 0, 0, ids, 4.0f);
+  Send(0, push);
+  const wire::Frame again = Send(0, push);
+  EXPECT_EQ(again.header.op, Op::kAnswer);
+  EXPECT_EQ(again.header.received, 1u);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{7, 7}));
+  const wire::Frame other = Send(0, PushOf(0, 0, 0, ids, 5.0f));
+  EXPECT_EQ(other.header.error, ErrorCode::kConflict);
+  // An older one than the last may come late.
+  Send(0, PushOf(0, 0, 1, ids, 4.0f, 4, 1));
+  EXPECT_EQ(Send(0, push).header.op, Op::kAnswer);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{6, 6}));
+}
+
+TEST_F(RowsOfShard, AnEmptyPushCountsAsAClockAndOneWithoutSamplesChangesNothing) {
+  wire::Frame empty = Frame(Op::kPushPull, 0, 1, 0);
+  empty.header.flags = wire::kFlagEmpty;
+  empty.header.sample_count = 4;
+  EXPECT_EQ(Send(0, empty).header.version, 1u);
+  const std::vector<uint64_t> ids = IdsOf(1, 1);
+  EXPECT_EQ(Send(0, PushOf(0, 1, 1, ids, 4.0f, 0, 1)).header.version, 2u);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{8, 8}));
+}
+
+TEST_F(RowsOfShard, APushMayWantRowsWhichAreThoseAfterIt) {
+  const std::vector<uint64_t> ids = IdsOf(3, 3);
+  wire::Frame push = Frame(Op::kPushPull, 0, 3, 0);
+  const std::vector<float> values = {4, 8};
+  SetPayload(
+      &push,
+      wire::EncodeRows({{.table = 1, .rate = 1, .ids = {&ids[1], 1}, .values = values.data()}},
+                       {{.table = 0, .ids = {&ids[0], 1}}, {.table = 1, .ids = ids}}, kColumns),
+      2);
+  push.header.sample_count = 4;
+  const wire::Frame answer = Send(0, push);
+  EXPECT_EQ(ToFloats(answer), (std::vector<float>{8, 8, 8, 8, 7, 6, 8, 8}));
+}
+
+TEST_F(RowsOfShard, WhatIsWrongIsRefusedByNameAndChangesNothing) {
+  const std::vector<uint64_t> ids = IdsOf(0, 2), others = IdsOf(1, 1);
+  const auto error = [&](const wire::Frame& frame, ErrorCode code) {
+    const wire::Frame refused = Send(0, frame);
+    EXPECT_EQ(refused.header.error, code);
+    return Text(refused);
+  };
+  EXPECT_EQ(error(PushOf(0, 0, 1, ids, 1), ErrorCode::kBeyondWindow), "clock 1, expected 0");
+  EXPECT_EQ(error(PushOf(0, 0, 0, ids, 1, 4, 9), ErrorCode::kBeyondWindow), "base_version 9 of 0");
+  // Errors are no longer than what they answer, and say the most important first.
+  EXPECT_EQ(error(PushOf(0, 0, 0, others, 1), ErrorCode::kWrongChunk),
+            absl::StrCat("table \"items\": id ", others[0], " lies in bucket 1"));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(error(PushOf(0, 0, 0, ids, nan), ErrorCode::kNotFinite),
+            absl::StrCat("table \"items\": id ", ids[0], ": NaN or infinity"));
+  EXPECT_EQ(error(PushOf(0, 7, 0, ids, 1), ErrorCode::kWrongChunk), "bucket 7 is not here");
+  wire::Frame pushing = Frame(Op::kLookup, 0, 0, 1);
+  pushing.payload = PushOf(0, 0, 0, ids, 1).payload;
+  pushing.header.payload_checksum = wire::PayloadChecksum(pushing.payload);
+  EXPECT_EQ(error(pushing, ErrorCode::kMalformed).substr(0, 10), "0 values a");
+  EXPECT_EQ(Weights(ids), (std::vector<float>{8, 8, 8, 8}));
+  EXPECT_EQ(Send(0, PushOf(0, 0, 0, ids, 4)).header.op, Op::kAnswer);
+}
+
+TEST_F(RowsOfShard, FramesOfRowsTakeTheirOwnConnection) {
+  const ConnectionId dense = shard_.Join(record_, 0);
+  const wire::Frame refused = shard_.DeliverForOne(dense, PushOf(0, 0, 0, IdsOf(0, 1), 1));
+  EXPECT_EQ(refused.header.error, ErrorCode::kWrongConnection);
+  const wire::Frame init = Send(0, InitFrame(record_, 0, 0, {0.0f}));
+  EXPECT_EQ(init.header.error, ErrorCode::kWrongConnection);
+  const wire::Frame hello =
+      shard_.DeliverForOne(shard_.Connect(), HelloFrame(record_, 0, 1, /*connection=*/2));
+  EXPECT_EQ(hello.header.error, ErrorCode::kWrongConnection);
+}
+
+TEST_F(RowsOfShard, ANodeThatHasRetiredPushesNoMoreAndHoldsUpNobodysClock) {
+  const std::vector<uint64_t> ids = IdsOf(0, 1);
+  Send(0, PushOf(0, 0, 0, ids, 4));
+  EXPECT_EQ(Send(1, Frame(Op::kRetire, 1, 0, 0)).header.op, Op::kRetireOk);
+  EXPECT_EQ(Send(0, PushOf(0, 0, 1, ids, 4, 4, 1)).header.min_clock, 2u);
+  EXPECT_EQ(Send(1, PushOf(1, 0, 0, ids, 4)).header.error, ErrorCode::kBeyondWindow);
+}
+
+TEST(RowsOfShardInstall, StaleNodesWeighLessWithDamping) {
+  const proto::JobRecord record = RecordWithRows("async { damping: INVERSE_STALENESS }");
+  const absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, ShardId(0));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->rows.damps);
+  EXPECT_EQ(plan->slots(), 2u);
+}
+
+TEST(RowsOfShardInstall, AStalePushIsDividedByItsStaleness) {
+  const proto::JobRecord record = RecordWithRows("async { damping: INVERSE_STALENESS }");
+  const absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, ShardId(0));
+  const auto rows = *ShardRows::Create(plan->rows, 2);
+  const std::vector<uint64_t> ids = IdsOf(0, 1);
+  const std::vector<float> ones = {1, 1};
+  wire::Frame push = ControlFrame(record, Op::kPushPull, 0, 0, 0);
+  push.header.sample_count = 1;
+  push.header.element_count = 2;
+  push.payload =
+      wire::EncodeRows({{.table = 0, .rate = 1, .ids = ids, .values = ones.data()}}, {}, kColumns);
+  for (; push.header.clock < 4; ++push.header.clock) {
+    push.header.base_version = push.header.clock;
+    EXPECT_EQ(rows->OnPush(0, 0, push).staleness, 0u);
+  }
+  push.header.clock = push.header.base_version = 0;
+  EXPECT_EQ(rows->OnPush(0, 1, push).staleness, 4u);
+  wire::Frame lookup = push;
+  lookup.header.element_count = 0;
+  lookup.payload = wire::EncodeRows({}, {{.table = 0, .ids = ids}}, kColumns);
+  EXPECT_EQ(rows->Lookup(lookup)->floats()[0], 8.0f - 4.0f - 0.25f);
+}
+
+TEST(RowsOfShardInstall, NamesWhatIsWrongWithARecord) {
+  const auto error = [](auto change) {
+    proto::JobRecord record = RecordWithRows();
+    change(record);
+    return std::string(MakeShardPlan(record, ShardId(0)).status().message());
+  };
+  using Record = proto::JobRecord;
+  EXPECT_EQ(error([](Record& r) { r.mutable_placement()->add_shard_of_bucket(0); }),
+            "placement.shard_of_bucket has 5 buckets, for 2 tables");
+  EXPECT_EQ(error([](Record& r) { r.mutable_placement()->set_shard_of_bucket(3, 1); }),
+            "placement: bucket 3 lies on shard 1 of 1");
+  EXPECT_EQ(error([](Record& r) { r.mutable_layout()->clear_tables(); }),
+            "placement.shard_of_bucket has 4 buckets, for 0 tables");
+  EXPECT_EQ(error([](Record& r) { r.mutable_layout()->mutable_tables(1)->set_columns(0); }),
+            "table \"items\": dim: 0 is not in 1 to 4096");
+  EXPECT_EQ(error([](Record& r) { r.mutable_job()->mutable_consistency()->mutable_sync(); }),
+            "consistency: sync, but rows are async");
+}
+
+TEST(RowsOfShardInstall, AShardHasTheBucketsOfItsOwn) {
+  const proto::JobRecord record = RecordWithRows("async {}", 2);
+  const absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, ShardId(1));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->rows.buckets, (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(plan->rows.bucket_bits, 2u);
+}
+
+TEST(RowsOfShardInstall, ARowsOnlyCopyDoesNotMove) {
+  ShardHarness shard;
+  const proto::JobRecord record = RecordWithRows();
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  std::vector<ShardAction> actions;
+  EXPECT_EQ(shard.core().FillNext(JobId(7), ShardId(0), 3, "tcp://127.0.0.1:1", &actions).message(),
+            "job 7 shard 0 has rows, which are not copied");
+}
+
+}  // namespace
+}  // namespace strata::server

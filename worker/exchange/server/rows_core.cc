@@ -1,0 +1,275 @@
+#include "worker/exchange/server/rows_core.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_format.h"
+#include "common/job/connections.h"
+#include "common/job/placement.h"
+#include "common/os/limits.h"
+#include "common/require.h"
+#include "rows/row_key.h"
+
+namespace strata::worker {
+
+using wire::Op;
+
+absl::StatusOr<std::unique_ptr<RowsCore>> RowsCore::Create(const CoreOptions& options) {
+  const proto::Placement& placement = options.record.placement();
+  absl::StatusOr<std::vector<rows::TableSpec>> tables = rows::TablesOf(options.record.layout());
+  if (!tables.ok()) return tables.status();
+  const auto buckets = static_cast<uint32_t>(placement.shard_of_bucket_size());
+  if (tables->empty() || !std::has_single_bit(buckets) || buckets > kBucketsMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "placement.shard_of_bucket has %d buckets, for %d tables", buckets, tables->size()));
+  }
+  for (const uint32_t shard : placement.shard_of_bucket()) {
+    if (shard < static_cast<uint32_t>(placement.shard_endpoints_size())) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "placement.shard_of_bucket names shard %d of %d", shard, placement.shard_endpoints_size()));
+  }
+  return absl::WrapUnique(new RowsCore(options, *std::move(tables)));
+}
+
+RowsCore::RowsCore(const CoreOptions& options, std::vector<rows::TableSpec> tables)
+    : options_(options), tables_(std::move(tables)) {
+  for (const rows::TableSpec& table : tables_) columns_.push_back(table.columns);
+  const proto::Placement& placement = options.record.placement();
+  bucket_bits_ = static_cast<uint32_t>(
+      std::countr_zero(static_cast<uint32_t>(placement.shard_of_bucket_size())));
+  std::vector<uint32_t> chunks(placement.shard_endpoints_size());
+  for (const uint32_t shard : placement.shard_of_chunk()) ++chunks[shard];
+  std::map<uint32_t, uint32_t> link_of_shard;
+  for (const uint32_t shard : placement.shard_of_bucket()) {
+    const auto [found, is_new] =
+        link_of_shard.try_emplace(shard, static_cast<uint32_t>(links_.size()));
+    buckets_.push_back({.link = found->second});
+    if (!is_new) continue;
+    LinkIdentity identity = MakeIdentity(options);
+    identity.generation = ShardGeneration(placement, ShardId(shard));
+    identity.hello.shard = shard;
+    // Rows have the connection after those of chunks.
+    identity.hello.connection = ConnectionsFor(options.record.job(), chunks[shard]);
+    links_.emplace_back(LinkId(found->second), placement.shard_endpoints(static_cast<int>(shard)),
+                        identity, options.timing);
+  }
+}
+
+uint32_t RowsCore::BucketOf(uint32_t table, uint64_t id) const {
+  const uint64_t hash = rows::HashOf(tables_[table].seed, id);
+  return static_cast<uint32_t>(rows::HighBits(hash, bucket_bits_));
+}
+
+std::vector<RowsCore::Places> RowsCore::ByBucket(uint32_t table,
+                                                 absl::Span<const uint64_t> ids) const {
+  std::vector<Places> places(buckets_.size());
+  for (uint32_t place = 0; place < ids.size(); ++place) {
+    places[BucketOf(table, ids[place])].push_back(place);
+  }
+  return places;
+}
+
+std::vector<RowsCore::Places> RowsCore::ByLink(uint32_t table,
+                                               absl::Span<const uint64_t> ids) const {
+  std::vector<Places> places(links_.size());
+  for (uint32_t place = 0; place < ids.size(); ++place) {
+    places[buckets_[BucketOf(table, ids[place])].link].push_back(place);
+  }
+  return places;
+}
+
+absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums, uint32_t samples,
+                            absl::Time now, CoreActions* actions) {
+  STRATA_REQUIRE(!is_pushing());
+  std::vector<std::vector<Places>> places;
+  for (const wire::RowsSection& of_table : sums) {
+    places.push_back(ByBucket(of_table.table, of_table.ids));
+  }
+  unanswered_ = static_cast<uint32_t>(buckets_.size());
+  for (uint32_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    absl::Status pushed = PushTo(bucket, sums, places, samples, now, actions);
+    if (!pushed.ok()) return NamedBy(options_.node, pushed);
+  }
+  ++clock_;
+  return absl::OkStatus();
+}
+
+absl::Status RowsCore::PushTo(uint32_t bucket, absl::Span<const wire::RowsSection> sums,
+                              const std::vector<std::vector<Places>>& places, uint32_t samples,
+                              absl::Time now, CoreActions* actions) {
+  std::vector<std::vector<uint64_t>> ids;
+  std::vector<std::vector<float>> values;
+  std::vector<wire::RowsSection> sections;
+  wire::Header header;
+  uint64_t count = 0;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const Places& own = places[i][bucket];
+    if (own.empty()) continue;
+    const size_t columns = columns_[sums[i].table];
+    std::vector<uint64_t>& own_ids = ids.emplace_back();
+    std::vector<float>& own_values = values.emplace_back(own.size() * columns);
+    for (size_t row = 0; row < own.size(); ++row) {
+      own_ids.push_back(sums[i].ids[own[row]]);
+      std::copy_n(sums[i].values + own[row] * columns, columns, &own_values[row * columns]);
+    }
+    count += own_values.size();
+    sections.push_back({.table = sums[i].table,
+                        .rate = sums[i].rate,
+                        .ids = own_ids,
+                        .values = own_values.data()});
+  }
+  header.op = Op::kPushPull;
+  header.key_space = wire::KeySpace::kRows;
+  header.chunk = bucket;
+  header.clock = clock_;
+  header.base_version = buckets_[bucket].version;
+  header.sample_count = samples;
+  Bytes payload;
+  if (sections.empty()) {
+    header.flags = wire::kFlagEmpty;
+  } else {
+    if (count > kFramePayloadBytesMax / sizeof(float)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "bucket %d: %d values in a step, more than a message of 16 MiB holds: the job needs "
+          "more rows.buckets than %d",
+          bucket, count, buckets_.size()));
+    }
+    header.element_count = static_cast<uint32_t>(count);
+    payload = wire::EncodeRows(sections, {}, columns_);
+  }
+  links_[buckets_[bucket].link].Ask(header, std::move(payload), now, &actions->wire);
+  return absl::OkStatus();
+}
+
+void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_t> ids,
+                      absl::Time now, CoreActions* actions) {
+  STRATA_REQUIRE(!open_.contains(request));
+  if (ids.empty()) return found_.push_back({.request = request, .is_last = true});
+  std::vector<Places> places = ByLink(table, ids);
+  for (size_t link = 0; link < links_.size(); ++link) {
+    if (places[link].empty()) continue;
+    std::vector<uint64_t> own;
+    own.reserve(places[link].size());
+    for (const uint32_t place : places[link]) own.push_back(ids[place]);
+    const wire::RowsSection wanted{.table = table, .ids = own};
+    wire::Header header;
+    header.op = Op::kLookup;
+    header.key_space = wire::KeySpace::kRows;
+    header.clock = next_lookup_++;
+    ++open_[request];
+    lookups_[header.clock] = {
+        .request = request, .places = std::move(places[link]), .columns = columns_[table]};
+    links_[link].Ask(header, wire::EncodeRows({}, {wanted}, columns_), now, &actions->wire);
+  }
+}
+
+void RowsCore::Finish(absl::Time now, CoreActions* actions) {
+  STRATA_REQUIRE(!is_pushing());
+  wire::Header header;
+  header.op = Op::kRetire;
+  header.key_space = wire::KeySpace::kRows;
+  header.clock = clock_;
+  for (ShardLink& link : links_) link.Ask(header, Bytes(), now, &actions->wire);
+  retiring_ = static_cast<uint32_t>(links_.size());
+}
+
+ShardLink* RowsCore::Find(transport::ConnectionId connection) {
+  const auto found = std::find_if(links_.begin(), links_.end(),
+                                  [&](const ShardLink& link) { return link.Owns(connection); });
+  return found == links_.end() ? nullptr : &*found;
+}
+
+absl::Status RowsCore::OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) {
+  switch (event.kind) {
+    case LinkEvent::Kind::kStart:
+      for (ShardLink& link : links_) link.Start(now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kFrame:
+      return NamedBy(options_.node, OnFrame(event, now, actions));
+    case LinkEvent::Kind::kTime:
+      for (ShardLink& link : links_) {
+        absl::Status status = link.OnTime(now, &actions->wire);
+        if (!status.ok()) return NamedBy(options_.node, status);
+      }
+      break;
+    case LinkEvent::Kind::kConnected:
+      links_[event.link.value()].OnConnected(event.connection, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kConnectFailed:
+      links_[event.link.value()].OnLost(event.why, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kLost:
+      if (ShardLink* link = Find(event.connection)) link->OnLost(event.why, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kQueueFull:
+      if (ShardLink* link = Find(event.connection)) link->OnSendQueueFull(event.frame->header, now);
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RowsCore::OnFrame(const LinkEvent& event, absl::Time now, CoreActions* actions) {
+  ShardLink* const link = Find(event.connection);
+  if (link == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::optional<wire::Header>> asked =
+      link->OnFrame(*event.frame, now, &actions->wire);
+  if (!asked.ok()) return asked.status();
+  return asked->has_value() ? OnAnswer(*link, **asked, *event.frame, actions) : absl::OkStatus();
+}
+
+absl::Status RowsCore::OnAnswer(const ShardLink& link, const wire::Header& asked,
+                                const wire::Frame& frame, CoreActions* actions) {
+  switch (asked.op) {
+    case Op::kPushPull:
+      buckets_[asked.chunk].version = frame.header.version;
+      refused_ += frame.header.sample_count;
+      --unanswered_;
+      return absl::OkStatus();
+    case Op::kLookup:
+      return OnFound(link, asked, frame);
+    default:
+      if (--retiring_ > 0) return absl::OkStatus();
+      is_finished_ = true;
+      for (ShardLink& one : links_) one.Close(&actions->wire);
+      return absl::OkStatus();
+  }
+}
+
+absl::Status RowsCore::OnFound(const ShardLink& link, const wire::Header& asked,
+                               const wire::Frame& frame) {
+  const auto lookup = lookups_.find(asked.clock);
+  STRATA_REQUIRE(lookup != lookups_.end());
+  const uint64_t values = lookup->second.places.size() * uint64_t{lookup->second.columns};
+  if (frame.header.element_count != values) {
+    return absl::InternalError(
+        absl::StrFormat("server %s answered a lookup in bucket %d with %d values instead of %d",
+                        link.address(), asked.chunk, frame.header.element_count, values));
+  }
+  const auto open = open_.find(lookup->second.request);
+  found_.push_back({.request = lookup->second.request,
+                    .places = std::move(lookup->second.places),
+                    .weights = frame.payload,
+                    .is_last = --open->second == 0});
+  if (open->second == 0) open_.erase(open);
+  lookups_.erase(lookup);
+  return absl::OkStatus();
+}
+
+absl::Time RowsCore::deadline() const {
+  absl::Time due = absl::InfiniteFuture();
+  for (const ShardLink& link : links_) due = std::min(due, link.deadline());
+  return due;
+}
+
+uint64_t RowsCore::bytes_sent() const {
+  uint64_t bytes = 0;
+  for (const ShardLink& link : links_) {
+    bytes += link.bytes_sent(Op::kPushPull) + link.bytes_sent(Op::kLookup);
+  }
+  return bytes;
+}
+
+}  // namespace strata::worker

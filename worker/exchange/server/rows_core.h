@@ -1,0 +1,120 @@
+#ifndef STRATA_WORKER_EXCHANGE_SERVER_ROWS_CORE_H_
+#define STRATA_WORKER_EXCHANGE_SERVER_ROWS_CORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/bytes.h"
+#include "common/wire/rows_payload.h"
+#include "rows/table_spec.h"
+#include "worker/exchange/core/exchange_core.h"
+#include "worker/exchange/core/link_core.h"
+#include "worker/exchange/server/shard_link.h"
+
+namespace strata::worker {
+
+// One node's side of the rows of a job's tables: pushes the node's gradients of each step, one
+// frame to each bucket, and looks rows up. Every push counts exactly once, whatever connections
+// lose, repeat or reorder. A lookup that comes after a push on a link that stays up sees it.
+//
+// A pure state machine: events in, actions out; time comes with the events. Errors end the job and
+// name the node, the server's address and the bucket.
+class RowsCore final : public LinkCore {
+ public:
+  // Errors: InvalidArgument naming the table or the field of the placement.
+  static absl::StatusOr<std::unique_ptr<RowsCore>> Create(const CoreOptions& options);
+
+  const std::vector<rows::TableSpec>& tables() const { return tables_; }
+
+  // Pushes the node's next step: for each of some tables, ascending, the sums of its rows'
+  // gradients. Everything is copied. Errors: InvalidArgument: a bucket's rows do not fit into a
+  // frame. REQUIRES: !is_pushing().
+  absl::Status Push(absl::Span<const wire::RowsSection> sums, uint32_t samples, absl::Time now,
+                    CoreActions* actions);
+  // Returns whether part of the last push is unanswered.
+  bool is_pushing() const { return unanswered_ > 0; }
+
+  // Looks up rows of a table; `ids` ascend, each once, and are copied. What has come is in
+  // TakeFound. REQUIRES: no other lookup has this `request` until all of its rows have come.
+  void LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_t> ids, absl::Time now,
+              CoreActions* actions);
+  // Some rows of a lookup.
+  struct Found {
+    uint32_t request = 0;
+    std::vector<uint32_t> places;  // of the rows among the lookup's ids
+    Bytes weights;                 // fp32: places.size() x columns
+    bool is_last = false;          // all rows have come
+  };
+  std::vector<Found> TakeFound() { return std::exchange(found_, {}); }
+  // New rows that had no room, since the last call.
+  uint64_t TakeRefused() { return std::exchange(refused_, 0); }
+
+  // The node pushes no more. REQUIRES: !is_pushing().
+  void Finish(absl::Time now, CoreActions* actions);
+  // Returns whether all shards know that.
+  bool is_finished() const { return is_finished_; }
+
+  absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) override;
+  absl::Time deadline() const override;
+  const std::string& address(LinkId link) const override { return links_[link.value()].address(); }
+
+  // Bytes of all frames sent for pushes and lookups.
+  uint64_t bytes_sent() const;
+
+ private:
+  struct Bucket {
+    uint32_t link = 0;     // index into links_
+    uint64_t version = 0;  // of the last answer
+  };
+  struct Lookup {
+    uint32_t request = 0;
+    std::vector<uint32_t> places;
+    uint32_t columns = 0;
+  };
+  // Some rows of one table: their places among all rows of a call.
+  using Places = std::vector<uint32_t>;
+
+  RowsCore(const CoreOptions& options, std::vector<rows::TableSpec> tables);
+
+  uint32_t BucketOf(uint32_t table, uint64_t id) const;
+  // Divide ids of a table by their buckets, or by the links to these; the places ascend.
+  std::vector<Places> ByBucket(uint32_t table, absl::Span<const uint64_t> ids) const;
+  std::vector<Places> ByLink(uint32_t table, absl::Span<const uint64_t> ids) const;
+  absl::Status PushTo(uint32_t bucket, absl::Span<const wire::RowsSection> sums,
+                      const std::vector<std::vector<Places>>& places, uint32_t samples,
+                      absl::Time now, CoreActions* actions);
+  absl::Status OnFrame(const LinkEvent& event, absl::Time now, CoreActions* actions);
+  absl::Status OnAnswer(const ShardLink& link, const wire::Header& asked, const wire::Frame& frame,
+                        CoreActions* actions);
+  absl::Status OnFound(const ShardLink& link, const wire::Header& asked, const wire::Frame& frame);
+  ShardLink* Find(transport::ConnectionId connection);
+
+  const CoreOptions options_;
+  const std::vector<rows::TableSpec> tables_;
+  std::vector<uint32_t> columns_;  // by table
+  uint32_t bucket_bits_ = 0;
+  std::vector<Bucket> buckets_;
+  std::vector<ShardLink> links_;  // to shards that have buckets
+  uint64_t clock_ = 0;            // of the next push
+  uint32_t unanswered_ = 0;       // buckets of the last push
+  uint64_t next_lookup_ = ShardLink::kLookups;
+  absl::flat_hash_map<uint64_t, Lookup> lookups_;  // by the clock of their frame
+  absl::flat_hash_map<uint32_t, uint32_t> open_;   // by request: frames that are unanswered
+  std::vector<Found> found_;
+  uint64_t refused_ = 0;
+  uint32_t retiring_ = 0;  // links whose RETIRE is unanswered
+  bool is_finished_ = false;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_SERVER_ROWS_CORE_H_
