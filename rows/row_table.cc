@@ -36,10 +36,11 @@ RowLayout LayoutOf(const TableSpec& spec) {
 }
 
 // Hashes spread over ranges as balls over bins. One range in 10^9 has more than 6 standard
-// deviations above the mean.
+// deviations above the mean, and these rows more where the mean itself is a few rows.
+constexpr double kFewRows = 8;
 uint32_t RangeRowsMax(uint64_t capacity, uint32_t range_bits) {
   const double mean = std::ceil(static_cast<double>(capacity) / std::exp2(range_bits));
-  const double most = range_bits == 0 ? mean : mean + 6 * std::sqrt(mean);
+  const double most = range_bits == 0 ? mean : mean + 6 * std::sqrt(mean) + kFewRows;
   return static_cast<uint32_t>(std::min<double>(std::ceil(most), RowRange::kRowsMax));
 }
 

@@ -288,7 +288,7 @@ TEST(RowTable, WhatBecomesOfARowDoesNotDependOnWhichBucketsAreHere) {
     constexpr uint32_t kBucketBits = 4;
     const auto whole = Make(spec, kBucketBits);
     const std::unique_ptr<RowTable> halves[] = {Make(spec, kBucketBits), Make(spec, kBucketBits)};
-    std::vector<uint64_t> ids(capacity * 3), of_half[2];
+    std::vector<uint64_t> ids(capacity * 8), of_half[2];
     for (size_t i = 0; i < ids.size(); ++i) {
       ids[i] = i * 31;
       of_half[HighBits(HashOf(spec.seed, ids[i]), kBucketBits) % 2].push_back(ids[i]);

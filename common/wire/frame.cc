@@ -220,6 +220,9 @@ absl::Status CheckMeaning(const Header& header) {
     return Refuse(absl::StrFormat("key_space is %s in op %s", is_of_rows ? "ROWS" : "DENSE",
                                   ToString(header.op)));
   }
+  if (is_of_rows && header.codec != Codec::kNone) {
+    return Refuse(absl::StrFormat("codec is %s, but rows are fp32", ToString(header.codec)));
+  }
   const bool has_elements =
       RuleFor(header) == PayloadRule::kElements && (header.flags & kFlagEmpty) == 0;
   if (header.codec != Codec::kNone && !has_elements) {

@@ -583,6 +583,15 @@ TEST(Frame, OfRowsHasItsOwnOpsAndPayloads) {
   EXPECT_TRUE(status(Op::kAnswer, 0, 0).ok());
   EXPECT_TRUE(status(Op::kRetire, 0, 0).ok());
   ExpectRefused(status(Op::kRows, 3, 13), "payload_bytes is 13");
+  // A few bytes of a sparse payload could stand for any number of values.
+  const std::vector<std::byte> four = FramePayload(4);
+  ExpectRefused(DecodeHeader({.op = Op::kRows,
+                              .key_space = KeySpace::kRows,
+                              .codec = Codec::kSparse,
+                              .element_count = 1 << 20,
+                              .payload_checksum = Checksum(four)},
+                             four),
+                "but rows are fp32");
   ExpectRefused(status(Op::kInit, 3, 12), "key_space is ROWS in op INIT");
   ExpectRefused(status(Op::kHello, 0, kHelloBytes), "key_space is ROWS in op HELLO");
   ExpectRefused(status(Op::kLookup, 0, 41, KeySpace::kDense), "key_space is DENSE in op LOOKUP");

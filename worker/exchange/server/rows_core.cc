@@ -131,14 +131,16 @@ absl::Status RowsCore::PushTo(uint32_t bucket, absl::Span<const wire::RowsSectio
   if (sections.empty()) {
     header.flags = wire::kFlagEmpty;
   } else {
-    if (count > kFramePayloadBytesMax / sizeof(float)) {
+    const auto refuse = [&](uint64_t bytes) {
       return absl::InvalidArgumentError(absl::StrFormat(
-          "bucket %d: %d values in a step, more than a message of 16 MiB holds: the job needs "
-          "more rows.buckets than %d",
-          bucket, count, buckets_.size()));
-    }
+          "bucket %d: %d bytes of rows in a step, more than a message of 16 MiB holds: the job "
+          "needs more rows.buckets than %d",
+          bucket, bytes, buckets_.size()));
+    };
+    if (count > kFramePayloadBytesMax / sizeof(float)) return refuse(count * sizeof(float));
     header.element_count = static_cast<uint32_t>(count);
     payload = wire::EncodeRows(sections, {}, columns_);
+    if (payload.size() > kFramePayloadBytesMax) return refuse(payload.size());
   }
   links_[buckets_[bucket].link].Ask(header, std::move(payload), now, &actions->wire);
   return absl::OkStatus();
@@ -147,6 +149,10 @@ absl::Status RowsCore::PushTo(uint32_t bucket, absl::Span<const wire::RowsSectio
 void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_t> ids,
                       absl::Time now, CoreActions* actions) {
   STRATA_REQUIRE(!open_.contains(request));
+  if (is_pushing()) {
+    waiting_.push_back({request, table, {ids.begin(), ids.end()}});
+    return;
+  }
   if (ids.empty()) return found_.push_back({.request = request, .is_last = true});
   std::vector<Places> places = ByLink(table, ids);
   for (size_t link = 0; link < links_.size(); ++link) {
@@ -217,16 +223,20 @@ absl::Status RowsCore::OnFrame(const LinkEvent& event, absl::Time now, CoreActio
   absl::StatusOr<std::optional<wire::Header>> asked =
       link->OnFrame(*event.frame, now, &actions->wire);
   if (!asked.ok()) return asked.status();
-  return asked->has_value() ? OnAnswer(*link, **asked, *event.frame, actions) : absl::OkStatus();
+  return asked->has_value() ? OnAnswer(*link, **asked, *event.frame, now, actions)
+                            : absl::OkStatus();
 }
 
 absl::Status RowsCore::OnAnswer(const ShardLink& link, const wire::Header& asked,
-                                const wire::Frame& frame, CoreActions* actions) {
+                                const wire::Frame& frame, absl::Time now, CoreActions* actions) {
   switch (asked.op) {
     case Op::kPushPull:
       buckets_[asked.chunk].version = frame.header.version;
       refused_ += frame.header.sample_count;
-      --unanswered_;
+      if (--unanswered_ > 0) return absl::OkStatus();
+      for (const Waiting& lookup : std::exchange(waiting_, {})) {
+        LookUp(lookup.request, lookup.table, lookup.ids, now, actions);
+      }
       return absl::OkStatus();
     case Op::kLookup:
       return OnFound(link, asked, frame);

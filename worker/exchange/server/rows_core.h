@@ -80,6 +80,10 @@ class RowsCore final : public LinkCore {
     std::vector<uint32_t> places;
     uint32_t columns = 0;
   };
+  struct Waiting {
+    uint32_t request = 0, table = 0;
+    std::vector<uint64_t> ids;
+  };
   // Some rows of one table: their places among all rows of a call.
   using Places = std::vector<uint32_t>;
 
@@ -94,7 +98,7 @@ class RowsCore final : public LinkCore {
                       absl::Time now, CoreActions* actions);
   absl::Status OnFrame(const LinkEvent& event, absl::Time now, CoreActions* actions);
   absl::Status OnAnswer(const ShardLink& link, const wire::Header& asked, const wire::Frame& frame,
-                        CoreActions* actions);
+                        absl::Time now, CoreActions* actions);
   absl::Status OnFound(const ShardLink& link, const wire::Header& asked, const wire::Frame& frame);
   ShardLink* Find(transport::ConnectionId connection);
 
@@ -109,6 +113,7 @@ class RowsCore final : public LinkCore {
   uint64_t next_lookup_ = ShardLink::kLookups;
   absl::flat_hash_map<uint64_t, Lookup> lookups_;  // by the clock of their frame
   absl::flat_hash_map<uint32_t, uint32_t> open_;   // by request: frames that are unanswered
+  std::vector<Waiting> waiting_;                   // lookups that wait for the push
   std::vector<Found> found_;
   uint64_t refused_ = 0;
   uint32_t retiring_ = 0;  // links whose RETIRE is unanswered

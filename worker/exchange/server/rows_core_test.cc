@@ -181,12 +181,12 @@ TEST_F(RowsCoreTest, RowsComeBackToTheirPlacesAndLookupsAreMatchedByTheirNumber)
 }
 
 TEST_F(RowsCoreTest, ARetryIsOfTheLookupOrOfThePushThatItNames) {
-  ASSERT_TRUE(core_->Push({}, 1, now_, &actions_).ok());
-  const WireAction push = Sent()[0];
   uint64_t id = 0;
   while (BucketOf(id) != 0) ++id;
   core_->LookUp(0, 0, {id}, now_, &actions_);
   const WireAction lookup = Sent()[0];
+  ASSERT_TRUE(core_->Push({}, 1, now_, &actions_).ok());
+  const WireAction push = Sent()[0];
   for (const WireAction& asked : {lookup, push}) {
     Answer(asked, Op::kRetry);
     now_ += absl::Milliseconds(60);
@@ -196,6 +196,20 @@ TEST_F(RowsCoreTest, ARetryIsOfTheLookupOrOfThePushThatItNames) {
     EXPECT_EQ(again.at(0).frame.header.op, asked.frame.header.op);
     EXPECT_EQ(again.at(0).frame.header.clock, asked.frame.header.clock);
   }
+}
+
+// Also where a full queue has put off part of the push.
+TEST_F(RowsCoreTest, ALookupWaitsForTheAnswersToThePushBefore) {
+  ASSERT_TRUE(core_->Push({}, 1, now_, &actions_).ok());
+  const auto push = Sent();
+  core_->LookUp(0, 0, {1}, now_, &actions_);
+  EXPECT_TRUE(Sent().empty());
+  for (const auto& [bucket, action] : push) {
+    EXPECT_TRUE(Sent().empty());
+    Answer(action, Op::kAnswer);
+  }
+  ASSERT_EQ(actions_.wire.size(), 1u);
+  EXPECT_EQ(actions_.wire[0].frame.header.op, Op::kLookup);
 }
 
 TEST_F(RowsCoreTest, AfterTheLastPushShardsLearnThatNoneFollows) {
@@ -222,8 +236,20 @@ TEST_F(RowsCoreTest, WhatGoesWrongNamesNodeBucketAndServer) {
   const std::vector<float> sums(ids.size() * 2);
   EXPECT_EQ(
       core_->Push({{.table = 1, .ids = ids, .values = sums.data()}}, 1, now_, &actions_).message(),
-      "node 0: bucket 3: 4194306 values in a step, more than a message of 16 MiB holds: the job "
-      "needs more rows.buckets than 4");
+      "node 0: bucket 3: 16777224 bytes of rows in a step, more than a message of 16 MiB holds: "
+      "the job needs more rows.buckets than 4");
+}
+
+// The ids take what the values leave.
+TEST_F(RowsCoreTest, IdsCountWhereAMessageIsFull) {
+  std::vector<uint64_t> ids;
+  for (uint64_t next = 0; ids.size() < (4u << 20) / 2 - 100; ++next) {
+    if (BucketOf(next) == 3) ids.push_back(next);
+  }
+  const std::vector<float> sums(ids.size() * 2);
+  const absl::Status status =
+      core_->Push({{.table = 1, .ids = ids, .values = sums.data()}}, 1, now_, &actions_);
+  EXPECT_NE(status.message().find("more than a message of 16 MiB holds"), std::string::npos);
 }
 
 TEST(RowsCore, RefusesPlacementsThatDoNotFit) {
