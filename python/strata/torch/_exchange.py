@@ -267,6 +267,12 @@ class Exchange:
         because ranks could not tell that none had any."""
         return self.client.is_alone or not self.gives_means or self.marks_used
 
+    @property
+    def takes_samples_for_none(self) -> bool:
+        """Whether the pass is taken to have no samples because the script has said none, and its
+        first gradient is zero."""
+        return self._must_be_zero
+
     def set_samples(self, samples: int) -> None:
         """Sets the number of samples over which the gradients of the next step are means."""
         if self.in_pass or self.has_passed:

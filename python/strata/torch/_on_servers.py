@@ -96,6 +96,12 @@ class Served(Trainer):
             if not exchange.in_pass:
                 exchange.begin_pass(exchange.first_gradient, has_rows=bool(rates))
             samples = exchange.pass_samples
+            if rates and exchange.takes_samples_for_none:
+                raise errors.InvalidArgument(
+                    f'table "{self.tables.name}": has gradients in a step for which no samples were'
+                    " said, and whose first dense gradient is zero: set optimizer.samples before"
+                    " backward() in each step"
+                )
             self.tables.publish(optimizer, rates if samples else {}, samples)
         exchange.finish_pass()
         self._versions.clear()
