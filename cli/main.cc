@@ -64,9 +64,9 @@ int RunCommand(const Invocation& invocation) {
   try {
     return invocation.run();
   } catch (const std::filesystem::filesystem_error& error) {
-    std::error_code gone;
-    std::filesystem::current_path(gone);
-    if (!gone) return PrintError(error.what(), kExitFailed);
+    std::error_code ignored;
+    const bool is_gone = std::filesystem::current_path(ignored).empty();
+    if (!is_gone) return PrintError(error.what(), kExitFailed);
     return PrintError("the folder that this command was started in is gone: change to another one",
                       kExitFailed);
   }

@@ -4,7 +4,8 @@ usage: count_cases.py LOG TESTLOGS_DIR BAZEL_STATUS
 
 LOG is what `bazel test` and tests/fuzz.sh printed. Each target in Bazel's summary counts with the
 cases of its test.xml; a target that has none (it did not build, or ran out of time) counts as one
-failed case. A fuzz target is one case. Cases that were skipped count as neither: each is printed
+failed case. Of targets that did not build, Bazel names five and counts the others. A fuzz target is
+one case. Cases that were skipped count as neither: each is printed
 with its reason. Prints "N passed, N failed" and exits 1 if any case failed or Bazel itself did.
 """
 
@@ -16,6 +17,8 @@ import xml.etree.ElementTree as ElementTree
 SUMMARY = re.compile(
     r"^(//\S+)\s+(?:\(cached\) )?(PASSED|FLAKY|FAILED TO BUILD|FAILED|TIMEOUT|NO STATUS)\b"
 )
+# "Executed 0 out of 63 tests: 4 tests pass and 59 fail to build."
+NOT_BUILT = re.compile(r"^Executed \d+ out of \d+ tests?:.* (\d+) fails? to build")
 FUZZED = re.compile(r"^fuzz/\S+ (PASSED|FAILED):")
 
 
@@ -59,6 +62,8 @@ def main(log, testlogs, bazel_status):
             bad, total = 1, max(total, 1)
         passed += total - bad
         failed += bad
+    for not_built in filter(None, map(NOT_BUILT.match, lines)):
+        failed += int(not_built.group(1)) - list(outcomes.values()).count("FAILED TO BUILD")
     if bazel_status != 0 and failed == 0:
         failed = 1
     if passed + failed == 0:

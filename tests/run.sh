@@ -41,15 +41,29 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # Many tests wait for daemons more than they compute.
 jobs=$((($(nproc) * 3 + 1) / 2))
-bazel test --keep_going --color=no --curses=no --jobs="$jobs" --local_test_jobs="$jobs" \
-  "${options[@]}" 2>&1 | tee "$log"
-status=${PIPESTATUS[0]}
+run_tests() {
+  bazel test --keep_going --color=no --curses=no --jobs="$jobs" --local_test_jobs="$jobs" \
+    "${options[@]}" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+}
+run_tests
+# A compiler that was killed for memory says nothing of the sources. What fails twice, fails.
+not_built=$(grep -A 15 '^ERROR: .* failed' "$log" | head -n 100)
+if [ -n "$not_built" ]; then
+  echo "Part of the build failed; it is tried once more"
+  failed_tests=$(grep -E '^//[^ ]+ +(FAILED in|TIMEOUT) ' "$log")
+  run_tests
+  # A test has one try.
+  echo "$failed_tests" >> "$log"
+fi
 
 if [ "$targets" -eq 0 ] && [ "$fuzz_seconds" != 0 ]; then
   tests/fuzz.sh --seconds "$fuzz_seconds" 2>&1 | tee -a "$log"
   [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
 fi
 
+[ -z "$not_built" ] || echo "The first try of the build failed:
+$not_built"
 python3 tests/count_cases.py "$log" bazel-testlogs "$status"
 counted=$?
 [ "$status" -eq 0 ] && [ "$counted" -eq 0 ]

@@ -29,6 +29,11 @@ def _arguments(context):
     arguments.add("--fmad=false")
     return arguments
 
+# nvcc names its temporary files by its process number, which means nothing where each action has a
+# process namespace of its own and all share /tmp.
+_NVCC = ("export PATH=/usr/bin:/bin TMPDIR=$PWD/nvcc.$$ && mkdir $TMPDIR && " +
+         "trap 'rm -r $TMPDIR' EXIT && {root}/bin/nvcc \"$@\"").format(root = CUDA_ROOT)
+
 def _name(source):
     return source.short_path.replace(".", "_").replace("/", "_")
 
@@ -43,7 +48,7 @@ def _cuda_objects_impl(context):
         arguments.add_all(["-Xcompiler", "-fPIC,-Wall,-Wno-unused-parameter"])
         arguments.add_all(["-c", source, "-o", object])
         context.actions.run_shell(
-            command = "PATH=/usr/bin:/bin exec {}/bin/nvcc \"$@\"".format(CUDA_ROOT),
+            command = _NVCC,
             arguments = [arguments],
             inputs = depset([source] + context.files.textual_hdrs, transitive = [headers]),
             outputs = [object],
@@ -73,7 +78,7 @@ def _cuda_assembly_impl(context):
             arguments = _arguments(context)
             arguments.add_all(["-arch=compute_" + architecture, "-ptx", source, "-o", ptx])
             context.actions.run_shell(
-                command = ("export PATH=/usr/bin:/bin; {root}/bin/nvcc \"$@\" && " +
+                command = _NVCC + (" && " +
                            "{root}/bin/ptxas -v -arch=sm_{architecture} {ptx} -o /dev/null " +
                            "> {report} 2>&1 || {{ cat {report} >&2; false; }}").format(
                     root = CUDA_ROOT,

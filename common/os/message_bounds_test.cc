@@ -119,7 +119,9 @@ proto::SubmitRequest Good() {
 
 std::string ErrorOf(const google::protobuf::Message& message) {
   const absl::Status status = CheckBounds(message);
-  if (!status.ok()) EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  if (!status.ok()) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  }
   return std::string(status.message());
 }
 
