@@ -42,7 +42,8 @@ mount --make-rprivate /
 
 clean_up() {
   local mounted
-  for mounted in proc dev; do umount --recursive --lazy "$folder/$mounted" || true; done
+  for mounted in proc sys dev; do umount --recursive --lazy "$folder/$mounted" || true; done
+  umount --lazy "$folder" || true
   if [ "$keep" -eq 0 ] && ! grep -q " $folder/" /proc/self/mounts; then
     rm -rf --one-file-system "$folder"
   fi
@@ -58,7 +59,10 @@ cp -rL /etc/apt/sources.list* /etc/apt/apt.conf.d "$folder/etc/apt/"
 rm -f "$folder"/etc/apt/apt.conf.d/docker-*
 cp -L /etc/resolv.conf "$folder/etc/resolv.conf"
 cp -L /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-certificates.crt"
+# What is mounted in it ends with it, and what it does to / stays in it.
+mount --bind "$folder" "$folder"
 mount -t proc proc "$folder/proc"
+mount --rbind /sys "$folder/sys"
 mount --rbind /dev "$folder/dev"
 git clone --quiet --depth 1 "file://$source" "$folder/root/strata"
 

@@ -115,7 +115,7 @@ check "those of layers, too, where cuDNN's own kernels do not matter" \
 sums=$("$work/elsewhere/strata/bin/device_tests" "$fake" --gtest_list_tests \
   --gtest_filter='*KernelsConformance.Sum*' | grep -c '^  ')
 check "and it runs them, each once" [ "$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' \
-  "$work/sanitized" | paste -sd+ | bc)" -eq $((4 * sums)) ]
+  "$work/sanitized" | awk '{ all += $1 } END { print all }')" -eq $((4 * sums)) ]
 run_gpu "$fake" --only compute-sanitizer >"$work/unsanitized" 2>&1
 check "without one, that is said" \
   [ "$(grep -c '^compute-sanitizer is neither in PATH' "$work/unsanitized")" -eq 4 ]
