@@ -1,4 +1,4 @@
-"""The benchmarks of checkpoints, of nodes that die, join and leave, and of an embedding's step at a
+"""The benchmarks of checkpoints, of nodes that die, join and leave, and of rows, at a
 tiny size: each runs, and its values are right."""
 
 import json
@@ -51,3 +51,9 @@ def test_a_step_of_an_embedding_is_measured():
     result = run("embedding_step.py", words, programs=False)
     assert list(result) == ["torch"]
     assert result["torch"]["ratio"] > 0 and 1 < result["torch"]["memory"] < 3
+
+
+def test_an_exchange_of_rows_is_measured():
+    words = "--rows 100 --ids 1000 --steps 4 --rounds 1"
+    result = run("rows_exchange.py", f"{os.environ['STRATA_COMMAND']} {words}", programs=False)
+    assert result["strata_ms"] > 0 and "ratio" not in result
