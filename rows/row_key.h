@@ -3,6 +3,9 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "common/random.h"
 
 namespace strata::rows {
@@ -21,6 +24,17 @@ constexpr uint64_t HashOf(uint64_t table_seed, uint64_t id) {
 // Returns the highest bits of a hash: one of 2^bits buckets, or ranges. REQUIRES: bits <= 48.
 constexpr uint64_t HighBits(uint64_t hash, uint32_t bits) {
   return bits == 0 ? 0 : hash >> (64 - bits);
+}
+
+// Errors: InvalidArgument naming an id that does not follow the one before.
+template <typename Id>
+absl::Status CheckAscending(absl::Span<const Id> ids) {
+  for (size_t i = 1; i < ids.size(); ++i) {
+    if (ids[i] > ids[i - 1]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("id %d comes after %d: ids ascend, each once", ids[i], ids[i - 1]));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace strata::rows

@@ -18,6 +18,7 @@
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/job/number_check.h"
+#include "common/job/placement.h"
 #include "common/job/zoo.h"
 #include "common/os/limits.h"
 #include "proto/job.pb.h"
@@ -799,11 +800,14 @@ absl::Status CheckRows(const proto::Job& job) {
     return Refuse("rows: tables lie on servers, so they need exchange: PARAMETER_SERVER");
   }
   const uint32_t buckets = job.rows().buckets();
-  if (buckets == 0 || (std::has_single_bit(buckets) && buckets <= kBucketsMax)) {
-    return absl::OkStatus();
+  if (buckets != 0 && !IsBucketCount(buckets)) {
+    return Refuse(absl::StrFormat("rows.buckets: %d is not a power of two from 1 to %d", buckets,
+                                  kBucketsMax));
   }
-  return Refuse(
-      absl::StrFormat("rows.buckets: %d is not a power of two from 1 to %d", buckets, kBucketsMax));
+  constexpr uint64_t kLeast = 1 << 10, kMost = uint64_t{16} << 30;
+  return job.rows().bytes_per_step() == 0
+             ? absl::OkStatus()
+             : InRange("rows.bytes_per_step", job.rows().bytes_per_step(), kLeast, kMost);
 }
 
 absl::Status CheckShape(const proto::Job& job) {

@@ -7,12 +7,18 @@
 
 #include "common/job/encoding.h"
 #include "proto/job.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata {
 
 // Returns the maximum number of connections between two peers of a job.
 inline uint32_t JobConnections(const proto::Job& job) {
   return std::max<uint32_t>(1, job.connections());
+}
+
+// Returns the maximum number of connections between a node and a shard: rows have one of their own.
+inline uint32_t ShardConnections(const proto::JobRecord& record) {
+  return JobConnections(record.job()) + (record.layout().tables().empty() ? 0 : 1);
 }
 
 // Returns the number of connections between two peers that exchange `chunks` chunks: at least 1,

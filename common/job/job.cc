@@ -234,6 +234,11 @@ OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer) {
   return {};
 }
 
+uint64_t RowBytesPerStep(const proto::Job& job) {
+  constexpr uint64_t kDefault = 16 << 20;
+  return job.rows().bytes_per_step() > 0 ? job.rows().bytes_per_step() : kDefault;
+}
+
 uint32_t SamplesPerRank(const proto::Job& job) {
   return job.has_program() ? job.program().samples_per_rank() : job.data().batch_per_rank();
 }

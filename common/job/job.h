@@ -55,6 +55,13 @@ OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer);
 // Returns the number of samples of each rank in a step; 0: every rank gives it in each step.
 uint32_t SamplesPerRank(const proto::Job& job);
 
+// Returns how many bytes of rows a node may push in a step: RowBytes of all.
+uint64_t RowBytesPerStep(const proto::Job& job);
+// Returns the bytes of ids and gradients of so many rows.
+constexpr uint64_t RowBytes(uint64_t rows, uint32_t columns) {
+  return rows * (sizeof(uint64_t) + sizeof(float) * columns);
+}
+
 // Returns the job's schedule with linear scaling (base_batch) applied.
 proto::Schedule JobSchedule(const proto::Job& job);
 

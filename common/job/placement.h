@@ -1,9 +1,11 @@
 #ifndef STRATA_COMMON_JOB_PLACEMENT_H_
 #define STRATA_COMMON_JOB_PLACEMENT_H_
 
+#include <bit>
 #include <cstdint>
 
 #include "common/ids.h"
+#include "common/os/limits.h"
 #include "proto/record.pb.h"
 
 namespace strata {
@@ -17,6 +19,12 @@ inline uint32_t ShardGeneration(const proto::Placement& placement, ShardId shard
   const int index = static_cast<int>(shard.value());
   return index < placement.shard_generations_size() ? placement.shard_generations(index)
                                                     : placement.generation();
+}
+
+// Returns whether a job with tables may have so many buckets: a power of two, so that bits of a
+// row's hash name its bucket.
+constexpr bool IsBucketCount(uint32_t buckets) {
+  return std::has_single_bit(buckets) && buckets <= kBucketsMax;
 }
 
 }  // namespace strata

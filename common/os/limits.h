@@ -23,6 +23,8 @@ inline constexpr uint64_t kChunksMax = 1 << 20;
 // Buckets of a job's rows, and tables of a job.
 inline constexpr uint32_t kBucketsMax = 4096;
 inline constexpr uint32_t kTablesMax = 1024;
+// What a rank may ask of its node's rows at a time: ids, and gradients or weights.
+inline constexpr uint64_t kRowSlotBytes = 4 << 20;
 // A gRPC message, and a message between processes of one host.
 inline constexpr uint32_t kControlMessageBytesMax = 64 << 20;
 // A job's record (job, view, placement, layout), which must fit into a message.

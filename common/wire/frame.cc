@@ -273,7 +273,7 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
   if (rule == PayloadRule::kElements) {
     return CheckEncodedBytes(header.codec, header.element_count, actual);
   }
-  // Whether they fit the job's tables is known to it alone.
+  // Only the job knows whether the sections fit its tables.
   if (rule == PayloadRule::kRowSections) return absl::OkStatus();
   if (header.element_count != 0) {
     return Refuse(absl::StrFormat("element_count is %d in op %s, which carries none",

@@ -51,7 +51,7 @@ enum class Op : uint8_t {
   kPull = 23,    // requests the chunk's weights at `clock`; EMPTY: only the number of pushes
                  // received
   kPulled = 24,  // that number in `received`, and the weights; EMPTY: none
-  // Of rows, beside PUSHPULL, its ANSWER and RETIRE:
+  // Rows have these two ops, and PUSHPULL, ANSWER and RETIRE:
   kLookup = 25,  // requests rows of any of the shard's buckets; payload: see rows_payload.h
   kRows = 26,    // their weights
 };

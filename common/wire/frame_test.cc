@@ -576,7 +576,7 @@ TEST(Frame, OfRowsHasItsOwnOpsAndPayloads) {
                          .payload_checksum = Checksum(payload)},
                         payload);
   };
-  // Whether sections have so many values is seen where tables are known.
+  // A header does not tell whether sections have so many values: the job's tables do.
   EXPECT_TRUE(status(Op::kPushPull, 3, 41).ok());
   EXPECT_TRUE(status(Op::kLookup, 0, 41).ok());
   EXPECT_TRUE(status(Op::kRows, 3, 12).ok());

@@ -104,7 +104,7 @@ struct SectionHead {
             .coding = Get<uint32_t>(at + 16)};
   }
 
-  // Whether its rows may have ids of so many bytes, so that they bound the memory for ids.
+  // The bytes of the ids bound how many rows a section has, and so the memory for ids.
   absl::Status Check(bool is_pushed) const {
     const auto wrong = [this](const std::string& what) {
       return WrongRows(absl::StrFormat("table %d: %s", table, what));
@@ -231,6 +231,20 @@ absl::StatusOr<DecodedRows> DecodedRows::Decode(const Bytes& payload, uint64_t e
   absl::Status status = ReadHeads(&reader, pushed, /*is_pushed=*/true, columns.size(), &heads);
   if (status.ok()) status = ReadHeads(&reader, wanted, false, columns.size(), &heads);
   if (!status.ok()) return status;
+  uint64_t values = 0, wanted_values = 0;  // below 2^24 rows x 2^32 columns each
+  for (size_t i = 0; i < heads.size(); ++i) {
+    (i < pushed ? values : wanted_values) += uint64_t{heads[i].rows} * columns[heads[i].table];
+  }
+  // Before ids are read, which take more memory than payload.
+  if (values != element_count) {
+    return WrongRows(absl::StrFormat("%d values, not %d", element_count, values));
+  }
+  if (wanted_values > kFramePayloadBytesMax / sizeof(float)) {
+    return WrongRows(
+        absl::StrFormat("an answer of %d values does not fit into a frame: a job with "
+                        "more rows.buckets has smaller ones",
+                        wanted_values));
+  }
   DecodedRows decoded;
   decoded.payload_ = payload;
   for (const SectionHead& head : heads) {
@@ -241,19 +255,8 @@ absl::StatusOr<DecodedRows> DecodedRows::Decode(const Bytes& payload, uint64_t e
       if (at[pad] != std::byte{0}) return WrongRows("padding is not 0");
     }
   }
-  uint64_t values = 0, wanted_values = 0;  // below 2^24 rows x 2^32 columns each
-  for (size_t i = 0; i < heads.size(); ++i) {
-    (i < pushed ? values : wanted_values) += uint64_t{heads[i].rows} * columns[heads[i].table];
-  }
-  if (values != element_count || values * sizeof(float) != reader.left()) {
-    return WrongRows(absl::StrFormat("%d values and %d bytes of them, not %d values", element_count,
-                                     reader.left(), values));
-  }
-  if (wanted_values > kFramePayloadBytesMax / sizeof(float)) {
-    return WrongRows(
-        absl::StrFormat("an answer of %d values does not fit into a frame: a job with "
-                        "more rows.buckets has smaller ones",
-                        wanted_values));
+  if (values * sizeof(float) != reader.left()) {
+    return WrongRows(absl::StrFormat("%d bytes of %d values", reader.left(), values));
   }
   decoded.wanted_values_ = wanted_values;
   const std::byte* const bytes = reader.Take(values * sizeof(float));

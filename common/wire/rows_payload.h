@@ -56,6 +56,11 @@ class DecodedRows {
   absl::Span<const RowsSection> wanted() const { return wanted_; }
   // The values of an answer.
   size_t wanted_values() const { return wanted_values_; }
+  size_t payload_bytes() const { return payload_.size(); }
+  // Of the payload, and of what was decoded.
+  size_t memory_bytes() const {
+    return payload_.size() + ids_.size() * sizeof(uint64_t) + unaligned_.size() * sizeof(float);
+  }
 
  private:
   DecodedRows() = default;

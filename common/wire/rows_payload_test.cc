@@ -78,17 +78,17 @@ TEST(RowsPayload, WhatDoesNotFitIsRefusedWithTheTable) {
   constexpr size_t kFirst = 8, kSecond = 28, kIds = 48;
   ASSERT_EQ(Refusal(payload, 4), "");
   const auto refusal = [&](const auto& change) { return Refusal(Changed(payload, change), 4); };
-  EXPECT_EQ(Refusal(payload, 5), "5 values and 16 bytes of them, not 4 values");
+  EXPECT_EQ(Refusal(payload, 5), "5 values, not 4");
   EXPECT_EQ(Refusal(Bytes(), 0), "the numbers of sections are missing");
   EXPECT_EQ(refusal([](auto& b) { b.resize(20); }), "sections are missing");
   EXPECT_EQ(refusal([](auto& b) { b.resize(kIds); }), "ids are missing");
-  EXPECT_EQ(refusal([](auto& b) { b.resize(b.size() - 4); }),
-            "4 values and 12 bytes of them, not 4 values");
+  EXPECT_EQ(refusal([](auto& b) { b.resize(b.size() - 4); }), "12 bytes of 4 values");
   EXPECT_EQ(refusal([](auto& b) { PutU32(b, kFirst, 3); }), "table 3, but the job has 3");
   EXPECT_EQ(refusal([](auto& b) { PutU32(b, kFirst + 4, 0); }), "table 0: 0 rows in 2 bytes");
   EXPECT_EQ(refusal([](auto& b) { PutU32(b, kFirst + 4, ~0u); }),
             "table 0: 4294967295 rows in 2 bytes");
-  EXPECT_EQ(refusal([](auto& b) { PutU32(b, kFirst + 4, 1); }), "table 0: more bytes than ids");
+  EXPECT_EQ(Refusal(Changed(payload, [](auto& b) { PutU32(b, kFirst + 4, 1); }), 2),
+            "table 0: more bytes than ids");
   EXPECT_EQ(refusal([](auto& b) { PutU32(b, kFirst + 12, 0x7fc00000); }), "table 0: rate is nan");
   EXPECT_EQ(refusal([](auto& b) { PutU32(b, kFirst + 12, 0xbf800000); }), "table 0: rate is -1");
   EXPECT_EQ(refusal([](auto& b) { PutU32(b, kSecond + 12, 0x3f800000); }), "table 1: rate is 1");

@@ -295,6 +295,19 @@ def test_a_zero_grad_of_the_model_drops_gradients_of_rows():
     assert module.rows.grad is None
 
 
+@pytest.mark.parametrize("change", ["zero", "halve"])
+def test_gradients_that_change_in_place_between_passes_are_an_error(change):
+    module = st.Embedding("items", 2, capacity=10, optimizer=st.RowSGD(1.0))
+    st.DistributedOptimizer(torch.optim.SGD(module.parameters(), 1.0), module)
+    module(torch.tensor([1])).sum().backward()
+    if change == "zero":
+        module.zero_grad(set_to_none=False)
+    else:
+        module.rows.grad.div_(2)
+    with pytest.raises(errors.OutOfOrder, match='table "items": gradients were changed in place'):
+        module(torch.tensor([1])).sum().backward()
+
+
 def test_ftrl_keeps_the_weight_when_the_rate_changes():
     module = items(init=st.Constant(1.0), optimizer=st.RowFtrl(0.1))
     optimizer = st.DistributedOptimizer(torch.optim.SGD(module.parameters(), 1.0), module)

@@ -197,22 +197,51 @@ def test_a_hook_that_comes_after_the_wrapping_counts(tmp_path: pathlib.Path) -> 
 def test_rows_on_servers_have_the_bits_of_one_process(tmp_path: pathlib.Path) -> None:
     """One rank, whose pushes come one after the other also in async."""
     must_finish(run_script(tmp_path, "rows.py", "alone"))
-    how = {"ranks": 1, "servers": 2, "mode": "async", "options": ("--set", "rows.buckets=8")}
-    must_finish(run_job(tmp_path, "rows.py", "matches", **how))
-    alone, served = (np.load(tmp_path / f"rows.{role}.npz") for role in ("alone", "matches"))
-    for table in alone.files:
-        assert np.array_equal(alone[table], served[table]), table
-        assert alone[table].std() > 0
+    alone = np.load(tmp_path / "rows.alone.npz")
+    for mode in ("async", "sync"):
+        how = {"ranks": 1, "servers": 2, "mode": mode, "options": ("--set", "rows.buckets=8")}
+        must_finish(run_job(tmp_path, "rows.py", mode, **how))
+        served = np.load(tmp_path / f"rows.{mode}.npz")
+        for table in alone.files:
+            assert np.array_equal(alone[table], served[table]), (mode, table)
+            assert alone[table].std() > 0
 
 
-@pytest.mark.parametrize("nodes, ranks_of_node", [(2, 1), (2, 2)])
-def test_each_push_of_rows_counts_once(
-    tmp_path: pathlib.Path, nodes: int, ranks_of_node: int
+def test_rows_in_sync_have_the_same_bits_wherever_ranks_and_rows_are(
+    tmp_path: pathlib.Path,
 ) -> None:
-    how = {"ranks": nodes * ranks_of_node, "nodes": nodes, "servers": 2, "mode": "async"}
-    words = ("counts", str(nodes), str(ranks_of_node))
+    """Beside dense weights, whose optimizer is on the ranks."""
+    must_finish(run_script(tmp_path, "rows.py", "shared", "alone"))
+    alone = np.load(tmp_path / "rows.alone.npz")
+    first = None
+    for nodes, servers, buckets in ((4, 1, 8), (2, 2, 16), (1, 2, 2)):
+        how = {"ranks": 4, "nodes": nodes, "servers": servers, "mode": "sync"}
+        how["options"] = ("--set", f"rows.buckets={buckets}")
+        must_finish(run_job(tmp_path, "rows.py", "shared", str(nodes), **how))
+        rows = np.load(tmp_path / f"rows.{nodes}.npz")
+        first = first or rows
+        for name in first.files:
+            assert np.array_equal(first[name], rows[name]), (nodes, name)
+            assert np.allclose(alone[name], rows[name], rtol=1e-3, atol=1e-5), (nodes, name)
+            assert not np.array_equal(alone[name], 0 * alone[name])
+
+
+@pytest.mark.parametrize(
+    "nodes, ranks_of_node, mode",
+    [(2, 1, "async"), (2, 2, "async"), (2, 1, "sync"), (2, 2, "ssp(2)")],
+)
+def test_each_push_of_rows_counts_once(
+    tmp_path: pathlib.Path, nodes: int, ranks_of_node: int, mode: str
+) -> None:
+    how = {"ranks": nodes * ranks_of_node, "nodes": nodes, "servers": 2, "mode": mode}
+    words = ("counts", str(nodes), str(ranks_of_node), mode)
     result = must_finish(run_job(tmp_path, "rows.py", *words, **how))
     assert result.out.count("each push counts once") == nodes * ranks_of_node
+
+
+def test_a_pass_whose_rows_no_step_can_use_is_an_error(tmp_path: pathlib.Path) -> None:
+    result = must_finish(run_job(tmp_path, "rows.py", "misused", ranks=1, servers=1, mode="sync"))
+    assert "misuse is an error" in result.out
 
 
 ROWS_REFUSED = {
@@ -224,7 +253,9 @@ ROWS_REFUSED = {
         "ranks (0 and 1|1 and 0) registered other tables:"
         ' table "items": capacity (100 and 200|200 and 100)',
     ),
-    "sync": (1, "sync", 'table "items": rows are on servers, which update them as they come'),
+    "optimizers": (1, "sync", r'table "items": its rows are on servers, .* one optimizer, not 2'),
+    "ring": (1, "ring", r'table "items": lies on servers, but the job has none \(exchange: RING\)'),
+    "diloco": (2, "diloco(2)", 'table "items": does not go with consistency.lazy.local_steps'),
     "easgd": (2, "easgd", 'table "items": does not go with consistency.async.elastic'),
 }
 
@@ -234,7 +265,7 @@ def test_what_rows_on_servers_cannot_do_is_refused_by_table(
     tmp_path: pathlib.Path, what: str
 ) -> None:
     ranks, mode, pattern = ROWS_REFUSED[what]
-    does = what if what in ("stored", "save", "capacity") else "counts"
+    does = what if what in ("stored", "save", "capacity", "optimizers") else "other"
     result = run_job(tmp_path, "rows.py", does, ranks=ranks, mode=mode)
     assert result.status == 1
     assert re.search(pattern, error_lines(result)[0]), result.err

@@ -30,7 +30,7 @@ MemoryFormula JobAdmission::Admitted::need() const {
 
 JobAdmission::Admitted JobAdmission::Empty(const proto::JobRecord& record) {
   return {.nodes = static_cast<uint32_t>(record.view().nodes_size()),
-          .of_each = JobConnections(record.job()),
+          .of_each = ShardConnections(record),
           .chunk_bytes = uint64_t{record.placement().chunk_elements()} * sizeof(float),
           .copies = {}};
 }

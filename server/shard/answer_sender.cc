@@ -65,18 +65,55 @@ void AnswerSender::SendAgain(transport::ConnectionId connection, const OwnChunk&
   }
 }
 
+void AnswerSender::SendRows(std::vector<RowsAnswer>& due, const ShardRows& rows,
+                            std::vector<ShardAction>* actions) {
+  for (RowsAnswer& answer : due) {
+    const wire::Frame frame = FrameFor(answer, rows);
+    const bool is_error = frame.header.op == Op::kError;
+    if (is_error) ++(*refusals_)[RefusalCause(answer.error.error, Sender::kMember)];
+    const std::vector<transport::ConnectionId>& receivers =
+        connections_.InSlot(answer.node, plan_.rows.connection);
+    if (!receivers.empty()) ++(is_error ? counters_->refused : counters_->answers);
+    for (const transport::ConnectionId connection : receivers) Send(connection, frame, actions);
+  }
+}
+
+wire::Frame AnswerSender::FrameFor(RowsAnswer& answer, const ShardRows& rows) const {
+  wire::Header header =
+      HeaderFor(Op::kAnswer, plan_.rows.buckets[answer.bucket], answer.node, answer.clock);
+  header.key_space = wire::KeySpace::kRows;
+  if (answer.error.error != ErrorCode::kNone) {
+    return ErrorReply(header, answer.error.reason.size(), answer.error.error, answer.error.reason);
+  }
+  header.version = rows.version(answer.bucket);
+  header.received = rows.Received(answer.bucket, answer.node);
+  header.min_clock = rows.MinClock(answer.bucket);
+  header.staleness = answer.staleness;
+  header.sample_count = answer.refused;
+  header.element_count = static_cast<uint32_t>(answer.wanted.float_count());
+  wire::Frame frame{.header = header};
+  frame.payload = std::move(answer.wanted);
+  return frame;
+}
+
+wire::Header AnswerSender::HeaderFor(Op op, uint32_t chunk, size_t node, uint64_t clock) const {
+  wire::Header header;
+  header.op = op;
+  header.job = plan_.job.value();
+  header.view = plan_.view;
+  header.generation = plan_.generation;
+  header.chunk = chunk;
+  header.node = plan_.nodes[node].value();
+  header.incarnation = connections_.incarnation(node);
+  header.clock = clock;
+  return header;
+}
+
 wire::Frame AnswerSender::FrameFor(const OwnChunk& chunk, ChunkState* state,
                                    const DueAnswer& answer) {
   wire::Frame frame;
   wire::Header& header = frame.header;
-  header.op = answer.op;
-  header.job = plan_.job.value();
-  header.view = plan_.view;
-  header.generation = plan_.generation;
-  header.chunk = chunk.id.value();
-  header.node = plan_.nodes[answer.node].value();
-  header.incarnation = connections_.incarnation(answer.node);
-  header.clock = answer.clock;
+  header = HeaderFor(answer.op, chunk.id.value(), answer.node, answer.clock);
   header.element_count = chunk.elements;
   header.received = state->Received(answer.node);
   header.min_clock = state->MinClock();

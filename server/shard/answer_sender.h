@@ -10,6 +10,7 @@
 #include "server/shard/node_connections.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_plan.h"
+#include "server/shard/shard_rows.h"
 #include "server/shard/shard_trace.h"
 
 namespace strata::server {
@@ -36,8 +37,14 @@ class AnswerSender {
   // Sends answers only on the connection that repeated its request.
   void SendAgain(transport::ConnectionId connection, const OwnChunk& chunk, ChunkState* state,
                  const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions);
+  // Sends answers to pushes of rows on their nodes' connections for rows.
+  void SendRows(std::vector<RowsAnswer>& due, const ShardRows& rows,
+                std::vector<ShardAction>* actions);
 
  private:
+  // Returns the header of an answer to a node's push.
+  wire::Header HeaderFor(wire::Op op, uint32_t chunk, size_t node, uint64_t clock) const;
+  wire::Frame FrameFor(RowsAnswer& answer, const ShardRows& rows) const;
   // Returns the answer, or an error if it cannot be made.
   wire::Frame FrameFor(const OwnChunk& chunk, ChunkState* state, const DueAnswer& answer);
   void SetWeights(const DueAnswer& answer, ChunkState* state, wire::Frame* frame);

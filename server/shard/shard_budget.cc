@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/job.h"
 #include "common/job/optimizer.h"
 #include "common/job/trace_log.h"
+#include "common/os/limits.h"
 #include "numerics/encoder.h"
 #include "rows/row_table.h"
 #include "server/shard/shard_plan.h"
@@ -65,6 +67,15 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
   for (const rows::TableSpec& table : plan->rows.tables) {
     need.Add(absl::StrCat("table \"", table.name, "\""),
              rows::MemoryBytesMax(table, plan->rows.bucket_bits, plan->rows.buckets.size()));
+  }
+  if (!plan->rows.tables.empty()) {
+    const uint64_t step = RowBytesPerStep(record.job());
+    const uint64_t clocks = plan->rows.is_per_clock ? 1 + plan->rows.gate->bound() : 1;
+    const uint64_t times = 2 * clocks + (plan->rows.is_per_clock ? 1 : 0);
+    need.Add(absl::StrFormat("rows of steps %d x %d x %s", times, size.nodes, BytesText(step)),
+             SaturatingProduct(times * size.nodes, step));
+    need.Add(absl::StrFormat("rows looked up %d x %s", plan->ranks.total, BytesText(kRowSlotBytes)),
+             plan->ranks.total * kRowSlotBytes);
   }
   if (IsTraced(record.job())) need.Add("trace", kTraceLogBytes);
   need.Add(absl::StrFormat("messages 2 x %d x %d x %s", size.nodes, size.window, BytesText(chunk)),

@@ -31,6 +31,10 @@ namespace strata::server {
 //   clocks ahead       s x ceil(n / 2) x M: lazy(s) answers pushes of s incomplete clocks
 //   tables             of each table, its rows in the shard's buckets at its capacity, as
 //                      rows::MemoryBytesMax
+//   rows of steps      with tables, rows.bytes_per_step being B: (3 + 2 x s) x n x B, pushes that
+//                      wait for other nodes' with their ids decoded, and a clock's sums; in async
+//                      and lazy on arrival 2 x n x B
+//   rows looked up     4 MiB for each rank
 //   trace              if the job is traced
 //   messages           2 x n x W x C: pushes and answers in flight; at most 2 x n x M
 //

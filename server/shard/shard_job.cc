@@ -172,13 +172,15 @@ void ShardJob::OnRowsFrame(transport::ConnectionId connection, const Binding& bi
   if (fault) return Reject(connection, frame, *fault, actions);
   connections_.OnAccepted(connection, binding);
   if (frame.header.op == Op::kRetire) {
-    rows_->OnRetire(binding.node);
-    return sender_.Send(connection, Reply(frame.header, Op::kRetireOk), actions);
+    sender_.Send(connection, Reply(frame.header, Op::kRetireOk), actions);
+    std::vector<RowsAnswer> due;
+    rows_->OnRetire(binding.node, &due);
+    return sender_.SendRows(due, *rows_, actions);
   }
   if (frame.header.op == Op::kPushPull) {
     return OnRowsPush(connection, binding, frame, bucket, actions);
   }
-  absl::StatusOr<Bytes> found = rows_->Lookup(frame);
+  absl::StatusOr<Bytes> found = rows_->Lookup(binding.node, frame);
   if (!found.ok()) {
     return Refuse(connection, frame, ErrorCode::kMalformed, std::string(found.status().message()),
                   actions);
@@ -192,23 +194,15 @@ void ShardJob::OnRowsFrame(transport::ConnectionId connection, const Binding& bi
 void ShardJob::OnRowsPush(transport::ConnectionId connection, const Binding& binding,
                           const wire::Frame& frame, size_t bucket,
                           std::vector<ShardAction>* actions) {
-  ShardRows::Pushed pushed = rows_->OnPush(bucket, binding.node, frame);
-  if (pushed.result.error != ErrorCode::kNone) {
+  std::vector<RowsAnswer> due;
+  const PushResult result = rows_->OnPush(bucket, binding.node, frame, &due);
+  if (result.error != ErrorCode::kNone) {
     // The node says where itself: what is left of so short a text is for what is wrong.
-    return Refuse(connection, frame, pushed.result.error, pushed.result.reason, actions);
+    return Refuse(connection, frame, result.error, result.reason, actions);
   }
-  ++(pushed.result.duplicate ? counters_.duplicates : counters_.pushes);
-  if (!pushed.result.duplicate) connections_.OnNewPush(connection, binding);
-  wire::Frame answer = Reply(frame.header, Op::kAnswer);
-  answer.header.version = rows_->version(bucket);
-  answer.header.received = rows_->Received(bucket, binding.node);
-  answer.header.min_clock = rows_->MinClock(bucket);
-  answer.header.staleness = pushed.staleness;
-  answer.header.sample_count = pushed.refused;
-  answer.header.element_count = static_cast<uint32_t>(pushed.wanted.float_count());
-  answer.payload = std::move(pushed.wanted);
-  ++counters_.answers;
-  sender_.Send(connection, std::move(answer), actions);
+  ++(result.duplicate ? counters_.duplicates : counters_.pushes);
+  if (!result.duplicate) connections_.OnNewPush(connection, binding);
+  sender_.SendRows(due, *rows_, actions);
 }
 
 void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& frame,

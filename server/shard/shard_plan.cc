@@ -113,8 +113,7 @@ absl::Status PlanRows(const proto::JobRecord& record, ShardId own_shard, ShardPl
   for (const rows::TableSpec& table : rows.tables) rows.columns.push_back(table.columns);
   const proto::Placement& placement = record.placement();
   const auto buckets = static_cast<uint32_t>(placement.shard_of_bucket_size());
-  const bool is_right =
-      rows.tables.empty() ? buckets == 0 : std::has_single_bit(buckets) && buckets <= kBucketsMax;
+  const bool is_right = rows.tables.empty() ? buckets == 0 : IsBucketCount(buckets);
   if (!is_right) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "placement.shard_of_bucket has %d buckets, for %d tables", buckets, rows.tables.size()));
@@ -132,11 +131,13 @@ absl::Status PlanRows(const proto::JobRecord& record, ShardId own_shard, ShardPl
     if (shard == own_shard.value()) rows.buckets.push_back(bucket);
   }
   const proto::Consistency& consistency = record.job().consistency();
-  if (!consistency.has_async()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("consistency: ", ModeName(consistency), ", but rows are async"));
-  }
+  rows.bytes_per_step = RowBytesPerStep(record.job());
   rows.damps = consistency.async().damping() == proto::Async::INVERSE_STALENESS;
+  if (consistency.has_async()) return absl::OkStatus();
+  rows.gate = StalenessGate(consistency.lazy().staleness());
+  rows.is_per_clock = consistency.lazy().apply() == proto::Lazy::PER_CLOCK;
+  rows.ranks = plan->ranks;
+  rows.batch_per_rank = SamplesPerRank(record.job());
   return absl::OkStatus();
 }
 

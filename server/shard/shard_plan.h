@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,13 @@ struct RowsPlan {
   uint32_t bucket_bits = 0;             // the job has 2^bucket_bits buckets
   std::vector<uint32_t> buckets;        // those on this shard, ascending
   uint32_t connection = 0;              // which of a node's connections carries rows
-  bool damps = false;                   // divides the rate by the staleness
+  // How pushes are applied and answered, see StalenessGate; at once if there is no gate.
+  std::optional<StalenessGate> gate;
+  bool is_per_clock = false;    // all nodes' pushes of a clock together, and not each as it comes
+  uint64_t bytes_per_step = 0;  // that a node may push, RowBytes of all
+  bool damps = false;           // divides the rate by the staleness
+  NodeRanks ranks;              // gate and not is_per_clock: the rate is multiplied by the push's
+  uint32_t batch_per_rank = 0;  // share of its clock
 };
 
 // A checked job record, from the point of view of one of its shards.

@@ -7,13 +7,22 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
 #include "common/buffer_pool.h"
+#include "common/diverged.h"
+#include "common/job/job.h"
 #include "common/require.h"
-#include "rows/row_batch.h"
+#include "kernels/kernels.h"
 #include "rows/row_key.h"
 
 namespace strata::server {
 
 using wire::ErrorCode;
+
+namespace {
+
+// Clocks of a node that are counted at a time: it is in few at once.
+constexpr size_t kClocksCounted = 4;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardRows>> ShardRows::Create(const RowsPlan& plan, size_t nodes) {
   std::vector<std::unique_ptr<rows::RowTable>> tables;
@@ -29,69 +38,257 @@ ShardRows::ShardRows(const RowsPlan& plan, size_t nodes,
                      std::vector<std::unique_ptr<rows::RowTable>> tables)
     : plan_(plan),
       tables_(std::move(tables)),
-      buckets_(plan.buckets.size(), Bucket{.nodes = ChunkNodes(nodes)}),
-      is_here_(size_t{1} << plan.bucket_bits) {
-  for (const uint32_t bucket : plan.buckets) is_here_[bucket] = true;
+      bytes_of_(nodes),
+      newest_lookup_(nodes),
+      index_of_(size_t{1} << plan.bucket_bits, kNotHere) {
+  for (const uint32_t bucket : plan.buckets) {
+    index_of_[bucket] = static_cast<uint32_t>(buckets_.size());
+    buckets_.push_back({.nodes = ChunkNodes(nodes), .of_node = std::vector<OfNode>(nodes)});
+  }
 }
 
-ShardRows::Pushed ShardRows::OnPush(size_t index, size_t node, const wire::Frame& frame) {
+PushResult ShardRows::OnPush(size_t index, size_t node, const wire::Frame& frame,
+                             std::vector<RowsAnswer>* due) {
   const wire::Header& header = frame.header;
   Bucket& bucket = buckets_[index];
-  Pushed pushed{.result = CheckClock(bucket, node, header)};
-  if (pushed.result.error != ErrorCode::kNone) return pushed;
-  std::optional<wire::DecodedRows> rows;
-  if ((header.flags & wire::kFlagEmpty) == 0) {
-    pushed.result = Decode(index, frame, &rows);
-    if (pushed.result.error == ErrorCode::kNone) pushed.result = CheckFinite(*rows);
-    if (pushed.result.error != ErrorCode::kNone) return pushed;
+  PushResult result = CheckClock(bucket, node, header);
+  if (result.error == ErrorCode::kNone) result = bucket.failed;
+  Rows rows;
+  if (result.error == ErrorCode::kNone && (header.flags & wire::kFlagEmpty) == 0) {
+    result = Decode(index, frame, &rows);
+    if (result.error == ErrorCode::kNone) result = CheckFinite(*rows);
   }
+  if (result.error != ErrorCode::kNone) return result;
   NodeProgress& progress = bucket.nodes[node];
   if (header.clock < progress.received) {
-    pushed.result.duplicate = true;
-    pushed.staleness = progress.versions_behind;
-  } else {
-    pushed.staleness = progress.versions_behind =
-        static_cast<uint32_t>(std::min<uint64_t>(bucket.version - header.base_version, UINT32_MAX));
-    if (rows && header.sample_count > 0) {
-      const uint64_t refused = Apply(bucket, *rows, header.sample_count, pushed.staleness);
-      pushed.refused = static_cast<uint32_t>(std::min<uint64_t>(refused, UINT32_MAX));
-    }
-    ++bucket.version;
-    ++progress.received;
-    progress.incarnation = header.incarnation;
-    progress.checksum = header.payload_checksum;
-    progress.samples = header.sample_count;
+    const bool is_waiting = progress.waiting && header.clock + 1 == progress.received;
+    if (is_waiting) return {.duplicate = true, .unchanged = true};
+    due->push_back(AnswerTo(index, node, rows.get()));
+    due->back().clock = header.clock;
+    return {.duplicate = true};
   }
-  if (rows) pushed.wanted = Wanted(*rows);
-  return pushed;
+  if (plan_.is_per_clock) {
+    result = CheckClockOf(bucket, header, rows);
+    if (result.error != ErrorCode::kNone) return result;
+  }
+  if (rows != nullptr) result = CountBytes(node, header.clock, *rows);
+  if (result.error != ErrorCode::kNone) return result;
+  Take(&bucket, node, header, rows);
+  if (!plan_.is_per_clock) ApplyPush(&bucket, node, header, rows);
+  ApplyClocks(index, due);
+  CollectDue(index, due);
+  return {};
+}
+
+PushResult ShardRows::CountBytes(size_t node, uint64_t clock, const wire::DecodedRows& rows) {
+  std::map<uint64_t, uint64_t>& of_clock = bytes_of_[node];
+  uint64_t bytes = 0;
+  for (const wire::RowsSection& section : rows.pushed()) {
+    bytes += RowBytes(section.ids.size(), plan_.columns[section.table]);
+  }
+  const bool is_counted = of_clock.contains(clock) || of_clock.size() < kClocksCounted;
+  if (!is_counted && clock < of_clock.begin()->first) {
+    return RefusePush(ErrorCode::kBeyondWindow,
+                      absl::StrFormat("the node was in clock %d", of_clock.rbegin()->first));
+  }
+  uint64_t& sum = of_clock[clock];
+  if (bytes > plan_.bytes_per_step - sum) {
+    return RefusePush(ErrorCode::kBeyondWindow,
+                      absl::StrFormat("more than rows.bytes_per_step, %d", plan_.bytes_per_step));
+  }
+  sum += bytes;
+  while (of_clock.size() > kClocksCounted) of_clock.erase(of_clock.begin());
+  return {};
+}
+
+void ShardRows::Take(Bucket* bucket, size_t node, const wire::Header& header, const Rows& rows) {
+  NodeProgress& progress = bucket->nodes[node];
+  OfNode& of_node = bucket->of_node[node];
+  const uint64_t known = std::max(header.base_version, of_node.seen);
+  progress.versions_behind =
+      static_cast<uint32_t>(std::min<uint64_t>(bucket->version - known, UINT32_MAX));
+  ++progress.received;
+  progress.waiting = true;
+  progress.incarnation = header.incarnation;
+  progress.checksum = header.payload_checksum;
+  progress.samples = header.sample_count;
+  of_node.refused = 0;
+  of_node.wants = rows != nullptr && rows->wanted_values() > 0 ? rows : nullptr;
+  if (!plan_.is_per_clock) return;
+  OpenClock& clock = bucket->open[header.clock];
+  clock.pushes.resize(bucket->nodes.size());
+  clock.rates.resize(tables_.size());
+  clock.samples += header.sample_count;
+  if (rows == nullptr || rows->pushed().empty()) return;
+  clock.pushes[node] = rows;
+  for (const wire::RowsSection& section : rows->pushed()) {
+    if (!clock.rates[section.table]) clock.rates[section.table] = {section.rate, node};
+  }
+}
+
+PushResult ShardRows::CheckClockOf(const Bucket& bucket, const wire::Header& header,
+                                   const Rows& rows) const {
+  if (rows == nullptr || rows->pushed().empty()) return {};
+  if (header.sample_count == 0) {
+    return RefusePush(ErrorCode::kMalformed, "sample_count is 0, but rows are pushed");
+  }
+  const auto open = bucket.open.find(header.clock);
+  if (open == bucket.open.end()) return {};
+  for (const wire::RowsSection& section : rows->pushed()) {
+    const auto& said = open->second.rates[section.table];
+    if (!said || said->first == section.rate) continue;
+    return RefusePush(
+        ErrorCode::kConflict,
+        absl::StrFormat("table \"%s\": rate %.9g, node %d says %.9g",
+                        plan_.tables[section.table].name, section.rate, said->second, said->first));
+  }
+  return {};
+}
+
+void ShardRows::ApplyPush(Bucket* bucket, size_t node, const wire::Header& header,
+                          const Rows& rows) {
+  const NodeProgress& progress = bucket->nodes[node];
+  if (rows != nullptr && header.sample_count > 0) {
+    double share = 1.0;
+    if (plan_.damps) share /= std::max<uint32_t>(1, progress.versions_behind);
+    if (plan_.gate) {
+      share =
+          plan_.ranks.ShareOfClock(node, header.clock, header.sample_count, plan_.batch_per_rank);
+    }
+    uint64_t refused = 0;
+    for (const wire::RowsSection& section : rows->pushed()) {
+      refused += Update(*bucket, section.table, {section.ids, section.values, nullptr},
+                        static_cast<float>(section.rate * share), header.sample_count);
+    }
+    bucket->of_node[node].refused = static_cast<uint32_t>(std::min<uint64_t>(refused, UINT32_MAX));
+  }
+  ++bucket->version;
+}
+
+// Clocks complete in order, because each node's pushes are contiguous.
+void ShardRows::ApplyClocks(size_t index, std::vector<RowsAnswer>* due) {
+  Bucket& bucket = buckets_[index];
+  if (bucket.open.empty()) return;
+  const uint64_t gate = bucket.nodes.Gate();
+  while (bucket.failed.error == ErrorCode::kNone && !bucket.open.empty() &&
+         bucket.open.begin()->first < gate) {
+    const auto clock = bucket.open.begin();
+    const absl::Status applied = ApplyClock(&bucket, clock->second);
+    if (!applied.ok()) {
+      bucket.failed = RefusePush(ErrorCode::kNotFinite, std::string(applied.message()));
+    }
+    for (size_t node = 0; node < bucket.nodes.size() && !applied.ok(); ++node) {
+      // Whatever else it waits for, its job has come to its end.
+      if (!std::exchange(bucket.nodes[node].waiting, false)) continue;
+      due->push_back({.bucket = index, .node = node, .clock = clock->first});
+      // No error is longer than the push that it answers.
+      const Rows& push = clock->second.pushes[node];
+      const size_t most = push == nullptr ? 0 : push->payload_bytes();
+      due->back().error =
+          RefusePush(ErrorCode::kNotFinite, std::string(applied.message().substr(0, most)));
+    }
+    bucket.open.erase(clock);
+  }
+}
+
+absl::Status ShardRows::ApplyClock(Bucket* bucket, const OpenClock& clock) {
+  std::vector<std::pair<uint32_t, Sum>> sums;
+  for (uint32_t table = 0; table < tables_.size(); ++table) {
+    if (!clock.rates[table]) continue;
+    absl::StatusOr<Sum> sum = AddUp(clock, table, 0, clock.pushes.size());
+    if (!sum.ok()) return sum.status();
+    sums.emplace_back(table, *std::move(sum));
+  }
+  uint64_t refused = 0;
+  for (const auto& [table, sum] : sums) {
+    refused += Update(*bucket, table, sum, clock.rates[table]->first, clock.samples);
+  }
+  ++bucket->version;
+  for (OfNode& node : bucket->of_node) {
+    node.refused = static_cast<uint32_t>(std::min<uint64_t>(refused, UINT32_MAX));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShardRows::Sum> ShardRows::AddUp(const OpenClock& clock, uint32_t table,
+                                                size_t begin, size_t end) const {
+  if (end - begin == 1) {
+    const Rows& push = clock.pushes[begin];
+    if (push == nullptr) return Sum();
+    for (const wire::RowsSection& section : push->pushed()) {
+      if (section.table == table) return Sum{section.ids, section.values, nullptr};
+    }
+    return Sum();
+  }
+  const size_t middle = begin + kernels::SumTreeSplit(end - begin);
+  absl::StatusOr<Sum> left = AddUp(clock, table, begin, middle);
+  if (!left.ok()) return left;
+  absl::StatusOr<Sum> right = AddUp(clock, table, middle, end);
+  if (!right.ok() || left->ids.empty()) return right;
+  if (right->ids.empty()) return left;
+  absl::Status added = absl::OkStatus();
+  if (left->own == nullptr) {
+    left->own = std::make_unique<rows::RowGradients>(plan_.columns[table]);
+    added = left->own->Add(left->ids, left->values);
+  }
+  if (added.ok()) added = left->own->Add(right->ids, right->values);
+  if (!added.ok()) {
+    return Prefixed(absl::StrFormat("table \"%s\": ", plan_.tables[table].name), added);
+  }
+  left->ids = left->own->ids();
+  left->values = left->own->sums();
+  return left;
+}
+
+uint64_t ShardRows::Update(const Bucket& bucket, uint32_t table, const Sum& sum, float rate,
+                           uint64_t samples) {
+  const auto clock = static_cast<uint32_t>(std::min<uint64_t>(bucket.nodes.MinClock(), UINT32_MAX));
+  const rows::RowStep step{.lr = rate,
+                           .gradient_scale = static_cast<float>(1.0 / static_cast<double>(samples)),
+                           .number = bucket.version + 1};
+  return tables_[table]->Update(sum.ids, sum.values, step, clock).refused;
+}
+
+void ShardRows::CollectDue(size_t index, std::vector<RowsAnswer>* due) {
+  Bucket& bucket = buckets_[index];
+  const uint64_t gate = plan_.gate ? bucket.nodes.Gate() : 0;
+  for (size_t node = 0; node < bucket.nodes.size(); ++node) {
+    NodeProgress& progress = bucket.nodes[node];
+    if (!progress.waiting) continue;
+    if (plan_.gate && !plan_.gate->MayAnswer(progress.received - 1, gate)) continue;
+    progress.waiting = false;
+    const Rows wants = std::exchange(bucket.of_node[node].wants, nullptr);
+    due->push_back(AnswerTo(index, node, wants.get()));
+  }
+}
+
+RowsAnswer ShardRows::AnswerTo(size_t index, size_t node, const wire::DecodedRows* wants) const {
+  const Bucket& bucket = buckets_[index];
+  const uint64_t clock = bucket.nodes[node].received - 1;
+  RowsAnswer answer = {.bucket = index,
+                       .node = node,
+                       .clock = clock,
+                       .staleness = bucket.nodes[node].versions_behind,
+                       .refused = bucket.of_node[node].refused};
+  if (plan_.gate) answer.staleness = StalenessGate::StalenessOf(clock, bucket.nodes.Gate());
+  if (wants != nullptr) answer.wanted = Wanted(*wants);
+  return answer;
 }
 
 PushResult ShardRows::CheckClock(const Bucket& bucket, size_t node,
                                  const wire::Header& header) const {
   const NodeProgress& progress = bucket.nodes[node];
-  if (header.clock > progress.received) {
-    return RefusePush(ErrorCode::kBeyondWindow,
-                      absl::StrFormat("clock %d, expected %d", header.clock, progress.received));
+  if (header.clock >= progress.received) {
+    return CheckProgress(progress, header.clock, header.base_version, bucket.version);
   }
-  if (header.clock < progress.received) {
-    const bool is_last = header.clock + 1 == progress.received;
-    const bool both_known = header.payload_checksum != 0 && progress.checksum != 0;
-    const bool differs = (both_known && header.payload_checksum != progress.checksum) ||
-                         header.sample_count != progress.samples;
-    if (!is_last || header.incarnation != progress.incarnation || !differs) return {};
-    return RefusePush(ErrorCode::kConflict, "other content than before");
-  }
-  if (progress.retired) return RefusePush(ErrorCode::kBeyondWindow, "the node has retired");
-  if (header.base_version > bucket.version) {
-    return RefusePush(
-        ErrorCode::kBeyondWindow,
-        absl::StrFormat("base_version %d of %d", header.base_version, bucket.version));
-  }
-  return {};
+  const bool is_last = header.clock + 1 == progress.received;
+  const bool differs = is_last && header.incarnation == progress.incarnation &&
+                       progress.HasOtherContent(header.payload_checksum, header.sample_count);
+  return differs ? RefuseOtherContent() : PushResult();
 }
 
 PushResult ShardRows::Decode(std::optional<size_t> bucket, const wire::Frame& frame,
-                             std::optional<wire::DecodedRows>* rows) const {
+                             Rows* rows) const {
   auto decoded =
       wire::DecodedRows::Decode(frame.payload, frame.header.element_count, plan_.columns);
   if (!decoded.ok()) {
@@ -102,14 +299,14 @@ PushResult ShardRows::Decode(std::optional<size_t> bucket, const wire::Frame& fr
       const rows::TableSpec& spec = plan_.tables[section.table];
       for (const uint64_t id : section.ids) {
         const uint64_t at = rows::HighBits(rows::HashOf(spec.seed, id), plan_.bucket_bits);
-        if (bucket ? at == plan_.buckets[*bucket] : is_here_[at]) continue;
+        if (bucket ? at == plan_.buckets[*bucket] : index_of_[at] != kNotHere) continue;
         return RefusePush(
             ErrorCode::kWrongChunk,
             absl::StrFormat("table \"%s\": id %d lies in bucket %d", spec.name, id, at));
       }
     }
   }
-  *rows = *std::move(decoded);
+  *rows = std::make_shared<const wire::DecodedRows>(*std::move(decoded));
   return {};
 }
 
@@ -126,20 +323,6 @@ PushResult ShardRows::CheckFinite(const wire::DecodedRows& rows) const {
   return {};
 }
 
-uint64_t ShardRows::Apply(const Bucket& bucket, const wire::DecodedRows& rows, uint32_t samples,
-                          uint32_t staleness) {
-  const auto clock = static_cast<uint32_t>(std::min<uint64_t>(bucket.nodes.MinClock(), UINT32_MAX));
-  const float damping = plan_.damps && staleness > 1 ? 1.0f / static_cast<float>(staleness) : 1.0f;
-  uint64_t refused = 0;
-  for (const wire::RowsSection& section : rows.pushed()) {
-    const rows::RowStep step{.lr = section.rate * damping,
-                             .gradient_scale = static_cast<float>(1.0 / samples),
-                             .number = bucket.version + 1};
-    refused += tables_[section.table]->Update(section.ids, section.values, step, clock).refused;
-  }
-  return refused;
-}
-
 Bytes ShardRows::Wanted(const wire::DecodedRows& rows) const {
   if (rows.wanted_values() == 0) return Bytes();
   const size_t bytes = rows.wanted_values() * sizeof(float);
@@ -153,27 +336,53 @@ Bytes ShardRows::Wanted(const wire::DecodedRows& rows) const {
   return Bytes(buffer, buffer.get(), bytes);
 }
 
-absl::StatusOr<Bytes> ShardRows::Lookup(const wire::Frame& frame) const {
-  std::optional<wire::DecodedRows> rows;
+absl::StatusOr<Bytes> ShardRows::Lookup(size_t node, const wire::Frame& frame) {
+  Rows rows;
   const PushResult decoded = Decode(std::nullopt, frame, &rows);
   if (decoded.error != ErrorCode::kNone) return absl::InvalidArgumentError(decoded.reason);
   if (!rows->pushed().empty()) return absl::InvalidArgumentError("LOOKUP pushes rows");
+  // A repeated one may come after others.
+  if (frame.header.clock >= newest_lookup_[node]) {
+    newest_lookup_[node] = frame.header.clock;
+    if (plan_.damps) Note(node, *rows);
+  }
   return Wanted(*rows);
 }
 
-void ShardRows::OnRetire(size_t node) {
-  for (Bucket& bucket : buckets_) bucket.nodes[node].retired = true;
+void ShardRows::Note(size_t node, const wire::DecodedRows& rows) {
+  for (const wire::RowsSection& section : rows.wanted()) {
+    const uint64_t seed = plan_.tables[section.table].seed;
+    for (const uint64_t id : section.ids) {
+      Bucket& bucket =
+          buckets_[index_of_[rows::HighBits(rows::HashOf(seed, id), plan_.bucket_bits)]];
+      bucket.of_node[node].seen = bucket.version;
+    }
+  }
 }
 
-uint64_t ShardRows::rows() const {
-  uint64_t rows = 0;
-  for (const auto& table : tables_) rows += table->size();
-  return rows;
+void ShardRows::OnRetire(size_t node, std::vector<RowsAnswer>* due) {
+  for (size_t index = 0; index < buckets_.size(); ++index) {
+    buckets_[index].nodes[node].retired = true;
+    ApplyClocks(index, due);
+    CollectDue(index, due);
+  }
 }
 
 size_t ShardRows::memory_bytes() const {
   size_t bytes = 0;
   for (const auto& table : tables_) bytes += table->memory_bytes();
+  for (const Bucket& bucket : buckets_) {
+    for (const auto& [clock, open] : bucket.open) {
+      for (const Rows& push : open.pushes) bytes += push == nullptr ? 0 : push->memory_bytes();
+    }
+    for (size_t node = 0; node < bucket.of_node.size(); ++node) {
+      // Those of a clock that is open count there.
+      const Rows& wants = bucket.of_node[node].wants;
+      if (wants != nullptr && (wants->pushed().empty() || !plan_.is_per_clock)) {
+        bytes += wants->memory_bytes();
+      }
+    }
+  }
   return bytes;
 }
 

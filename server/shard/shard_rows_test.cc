@@ -1,5 +1,6 @@
 #include "server/shard/shard_rows.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ const std::vector<uint32_t> kColumns = {2, 2};
 
 class RowsOfShard : public testing::Test {
  protected:
+  explicit RowsOfShard(const std::string& mode = "async {}") : record_(RecordWithRows(mode)) {}
+
   void SetUp() override {
     ASSERT_TRUE(shard_.core().Install(record_, ShardId(0)).ok());
     for (uint32_t node = 0; node < 2; ++node) {
@@ -107,7 +110,17 @@ class RowsOfShard : public testing::Test {
     return {reinterpret_cast<const char*>(error.payload.data()), error.payload.size()};
   }
 
-  const proto::JobRecord record_ = RecordWithRows();
+  // Returns what the shard sends to each node.
+  std::vector<std::vector<wire::Frame>> Deliver(uint32_t node, const wire::Frame& frame) {
+    std::vector<std::vector<wire::Frame>> sent(nodes_.size());
+    for (const Sent& one : shard_.Deliver(nodes_[node], frame)) {
+      const auto to = std::find(nodes_.begin(), nodes_.end(), one.connection);
+      sent[to - nodes_.begin()].push_back(one.frame);
+    }
+    return sent;
+  }
+
+  const proto::JobRecord record_;
   ShardHarness shard_;
   std::vector<ConnectionId> nodes_;
   uint64_t lookups_ = 0;
@@ -191,7 +204,7 @@ TEST_F(RowsOfShard, WhatIsWrongIsRefusedByNameAndChangesNothing) {
   wire::Frame pushing = Frame(Op::kLookup, 0, 0, 1);
   pushing.payload = PushOf(0, 0, 0, ids, 1).payload;
   pushing.header.payload_checksum = wire::PayloadChecksum(pushing.payload);
-  EXPECT_EQ(error(pushing, ErrorCode::kMalformed).substr(0, 10), "0 values a");
+  EXPECT_EQ(error(pushing, ErrorCode::kMalformed), "0 values, not 4");
   EXPECT_EQ(Weights(ids), (std::vector<float>{8, 8, 8, 8}));
   EXPECT_EQ(Send(0, PushOf(0, 0, 0, ids, 4)).header.op, Op::kAnswer);
 }
@@ -215,6 +228,141 @@ TEST_F(RowsOfShard, ANodeThatHasRetiredPushesNoMoreAndHoldsUpNobodysClock) {
   EXPECT_EQ(Send(1, PushOf(1, 0, 0, ids, 4)).header.error, ErrorCode::kBeyondWindow);
 }
 
+class RowsOfShardInSync : public RowsOfShard {
+ protected:
+  explicit RowsOfShardInSync(const std::string& mode = "sync {}") : RowsOfShard(mode) {}
+};
+class RowsOfShardInLazy : public RowsOfShardInSync {
+ protected:
+  RowsOfShardInLazy() : RowsOfShardInSync("lazy { staleness: 1 }") {}
+};
+class RowsOfShardOnArrival : public RowsOfShardInSync {
+ protected:
+  RowsOfShardOnArrival() : RowsOfShardInSync("lazy { staleness: 1 apply: ON_ARRIVAL }") {}
+};
+
+TEST_F(RowsOfShardInSync, AClockIsAppliedWhenAllHavePushedAndThenAllAreAnswered) {
+  const std::vector<uint64_t> ids = IdsOf(2, 3);
+  // The mean is over all samples of the clock: (4 + 2) / (1 + 2).
+  EXPECT_TRUE(Deliver(1, PushOf(1, 2, 0, {ids[0], ids[1]}, 4, 1))[1].empty());
+  EXPECT_EQ(Weights(ids), (std::vector<float>{8, 8, 8, 8, 8, 8}));
+  const auto sent = Deliver(0, PushOf(0, 2, 0, {ids[0], ids[2]}, 2, 2));
+  for (uint32_t node = 0; node < 2; ++node) {
+    ASSERT_EQ(sent[node].size(), 1u) << node;
+    const wire::Header& header = sent[node][0].header;
+    EXPECT_EQ(header.op, Op::kAnswer);
+    EXPECT_EQ(header.key_space, wire::KeySpace::kRows);
+    EXPECT_EQ(header.node, node);
+    EXPECT_EQ(header.chunk, 2u);
+    EXPECT_EQ(header.clock, 0u);
+    EXPECT_EQ(header.version, 1u);
+    EXPECT_EQ(header.received, 1u);
+    EXPECT_EQ(header.staleness, 0u);
+  }
+  EXPECT_EQ(Weights(ids),
+            (std::vector<float>{6, 6, 8 - 4.0f / 3, 8 - 4.0f / 3, 8 - 2.0f / 3, 8 - 2.0f / 3}));
+}
+
+TEST_F(RowsOfShardInSync, TheAnswerHasTheRowsThatThePushWantsAfterTheWholeClock) {
+  const std::vector<uint64_t> ids = IdsOf(3, 1);
+  const std::vector<float> values = {4, 8};
+  wire::Frame push = Frame(Op::kPushPull, 0, 3, 0);
+  SetPayload(&push,
+             wire::EncodeRows({{.table = 1, .rate = 1, .ids = ids, .values = values.data()}},
+                              {{.table = 1, .ids = ids}}, kColumns),
+             2);
+  push.header.sample_count = 2;
+  EXPECT_TRUE(Deliver(0, push)[0].empty());
+  // It comes again while it waits: it is answered once, in its time.
+  EXPECT_TRUE(Deliver(0, push)[0].empty());
+  const auto sent = Deliver(1, PushOf(1, 3, 0, ids, 4, 2));
+  ASSERT_EQ(sent[0].size(), 1u);
+  EXPECT_EQ(ToFloats(sent[0][0]), (std::vector<float>{6, 5}));
+  EXPECT_EQ(sent[1].size(), 1u);
+  EXPECT_EQ(sent[1][0].payload.size(), 0u);
+  // An answer that was lost is made again; the rows cannot have moved.
+  EXPECT_EQ(ToFloats(Send(0, push)), (std::vector<float>{6, 5}));
+  EXPECT_EQ(Weights(ids), (std::vector<float>{6, 5}));
+}
+
+TEST_F(RowsOfShardInSync, WhatDoesNotGoWithTheClockIsRefused) {
+  const std::vector<uint64_t> ids = IdsOf(0, 1);
+  Deliver(1, PushOf(1, 0, 0, ids, 1, 1));
+  wire::Frame refused = Send(0, PushOf(0, 0, 0, ids, 1, 1, 0, 0.5f));
+  EXPECT_EQ(refused.header.error, ErrorCode::kConflict);
+  EXPECT_EQ(Text(refused), "table \"items\": rate 0.5, node 1 says 1");
+  refused = Send(0, PushOf(0, 0, 0, ids, 1, 0));
+  EXPECT_EQ(refused.header.error, ErrorCode::kMalformed);
+  EXPECT_EQ(Text(refused), "sample_count is 0, but rows are pushed");
+  const float most = std::numeric_limits<float>::max();
+  Deliver(0, PushOf(0, 0, 0, ids, most, 1));
+  Deliver(1, PushOf(1, 0, 1, ids, most, 1, 1));
+  const auto sent = Deliver(0, PushOf(0, 0, 1, ids, most, 1, 1));
+  for (uint32_t node = 0; node < 2; ++node) {
+    ASSERT_EQ(sent[node].size(), 1u) << node;
+    EXPECT_EQ(sent[node][0].header.error, ErrorCode::kNotFinite);
+    EXPECT_EQ(Text(sent[node][0]).substr(0, 15), "table \"items\": ");
+  }
+  // Also if that was lost, and whatever comes next.
+  EXPECT_EQ(Send(1, PushOf(1, 0, 1, ids, most, 1, 1)).header.error, ErrorCode::kNotFinite);
+  EXPECT_EQ(Send(1, PushOf(1, 0, 2, ids, 1, 1, 1)).header.error, ErrorCode::kNotFinite);
+}
+
+TEST_F(RowsOfShardInSync, ANodePushesNoMoreThanTheBytesOfAStep) {
+  proto::JobRecord record = record_;
+  record.mutable_job()->mutable_rows()->set_bytes_per_step(1024);
+  const auto rows = *ShardRows::Create(MakeShardPlan(record, ShardId(0))->rows, 2);
+  std::vector<RowsAnswer> due;
+  // 16 bytes a row, in all buckets of a step.
+  const auto push = [&](uint32_t bucket, uint64_t clock, size_t count) {
+    return rows->OnPush(bucket, 0, PushOf(0, bucket, clock, IdsOf(bucket, count), 1), &due);
+  };
+  EXPECT_EQ(push(0, 0, 40).error, ErrorCode::kNone);
+  EXPECT_EQ(push(1, 0, 25).error, ErrorCode::kBeyondWindow);
+  EXPECT_EQ(push(1, 0, 25).reason, "more than rows.bytes_per_step, 1024");
+  EXPECT_EQ(push(1, 0, 24).error, ErrorCode::kNone);
+  EXPECT_EQ(push(2, 0, 1).error, ErrorCode::kBeyondWindow);
+  EXPECT_GE(rows->memory_bytes(), 64u * 16);
+}
+
+TEST_F(RowsOfShardInSync, ANodeThatRetiresCompletesTheClocksOfOthers) {
+  const std::vector<uint64_t> ids = IdsOf(1, 1);
+  EXPECT_TRUE(Deliver(0, PushOf(0, 1, 0, ids, 4, 4))[0].empty());
+  const auto sent = Deliver(1, Frame(Op::kRetire, 1, 0, 0));
+  EXPECT_EQ(sent[1][0].header.op, Op::kRetireOk);
+  ASSERT_EQ(sent[0].size(), 1u);
+  EXPECT_EQ(sent[0][0].header.op, Op::kAnswer);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{7, 7}));
+}
+
+TEST_F(RowsOfShardInLazy, APushOfTheNextClockIsAnsweredBeforeItIsApplied) {
+  const std::vector<uint64_t> ids = IdsOf(0, 1);
+  wire::Frame answer = Send(0, PushOf(0, 0, 0, ids, 4, 4));
+  EXPECT_EQ(answer.header.op, Op::kAnswer);
+  EXPECT_EQ(answer.header.staleness, 1u);
+  EXPECT_EQ(answer.header.version, 0u);
+  EXPECT_TRUE(Deliver(0, PushOf(0, 0, 1, ids, 4, 4))[0].empty());
+  EXPECT_EQ(Weights(ids), (std::vector<float>{8, 8}));
+  const auto sent = Deliver(1, PushOf(1, 0, 0, ids, 4, 4));
+  EXPECT_EQ(sent[0].size(), 1u);
+  EXPECT_EQ(sent[0][0].header.clock, 1u);
+  EXPECT_EQ(sent[1].size(), 1u);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{7, 7}));
+}
+
+TEST_F(RowsOfShardOnArrival, APushCountsByItsShareOfTheClock) {
+  const std::vector<uint64_t> ids = IdsOf(0, 1);
+  // One of two ranks: half of the rate.
+  EXPECT_EQ(Send(0, PushOf(0, 0, 0, ids, 4, 4)).header.version, 1u);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{7.5, 7.5}));
+  EXPECT_TRUE(Deliver(0, PushOf(0, 0, 1, ids, 4, 4, 1))[0].empty());
+  EXPECT_EQ(Weights(ids), (std::vector<float>{7, 7}));
+  const auto sent = Deliver(1, PushOf(1, 0, 0, ids, 4, 4));
+  EXPECT_EQ(sent[0].size(), 1u);
+  EXPECT_EQ(sent[1].size(), 1u);
+  EXPECT_EQ(Weights(ids), (std::vector<float>{6.5, 6.5}));
+}
+
 TEST(RowsOfShardInstall, StaleNodesWeighLessWithDamping) {
   const proto::JobRecord record = RecordWithRows("async { damping: INVERSE_STALENESS }");
   const absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, ShardId(0));
@@ -226,8 +374,13 @@ TEST(RowsOfShardInstall, StaleNodesWeighLessWithDamping) {
 TEST(RowsOfShardInstall, AStalePushIsDividedByItsStaleness) {
   const proto::JobRecord record = RecordWithRows("async { damping: INVERSE_STALENESS }");
   const absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, ShardId(0));
-  const auto rows = *ShardRows::Create(plan->rows, 2);
+  const auto rows = *ShardRows::Create(plan->rows, 3);
   const std::vector<uint64_t> ids = IdsOf(0, 1);
+  const auto staleness = [&](size_t node, const wire::Frame& push) {
+    std::vector<RowsAnswer> due;
+    EXPECT_EQ(rows->OnPush(0, node, push, &due).error, ErrorCode::kNone);
+    return due.at(0).staleness;
+  };
   const std::vector<float> ones = {1, 1};
   wire::Frame push = ControlFrame(record, Op::kPushPull, 0, 0, 0);
   push.header.sample_count = 1;
@@ -236,14 +389,29 @@ TEST(RowsOfShardInstall, AStalePushIsDividedByItsStaleness) {
       wire::EncodeRows({{.table = 0, .rate = 1, .ids = ids, .values = ones.data()}}, {}, kColumns);
   for (; push.header.clock < 4; ++push.header.clock) {
     push.header.base_version = push.header.clock;
-    EXPECT_EQ(rows->OnPush(0, 0, push).staleness, 0u);
+    EXPECT_EQ(staleness(0, push), 0u);
   }
   push.header.clock = push.header.base_version = 0;
-  EXPECT_EQ(rows->OnPush(0, 1, push).staleness, 4u);
+  EXPECT_EQ(staleness(1, push), 4u);
   wire::Frame lookup = push;
   lookup.header.element_count = 0;
   lookup.payload = wire::EncodeRows({}, {{.table = 0, .ids = ids}}, kColumns);
-  EXPECT_EQ(rows->Lookup(lookup)->floats()[0], 8.0f - 4.0f - 0.25f);
+  lookup.header.clock = 7;
+  EXPECT_EQ(rows->Lookup(2, lookup)->floats()[0], 8.0f - 4.0f - 0.25f);
+  // A node that has looked the rows up knows all updates until then.
+  EXPECT_EQ(staleness(2, push), 0u);
+  // Not so if an older one comes again.
+  lookup.header.clock = 6;
+  EXPECT_EQ(rows->Lookup(2, lookup)->floats()[0], 8.0f - 4.0f - 0.25f - 1.0f);
+  push.header.clock = push.header.base_version = 4;
+  staleness(0, push);
+  push.header.clock = 5;
+  push.header.base_version = 5;
+  staleness(0, push);
+  rows->Lookup(2, lookup).IgnoreError();
+  push.header.clock = 1;
+  push.header.base_version = 0;
+  EXPECT_EQ(staleness(2, push), 3u);
 }
 
 TEST(RowsOfShardInstall, NamesWhatIsWrongWithARecord) {
@@ -261,8 +429,6 @@ TEST(RowsOfShardInstall, NamesWhatIsWrongWithARecord) {
             "placement.shard_of_bucket has 4 buckets, for 0 tables");
   EXPECT_EQ(error([](Record& r) { r.mutable_layout()->mutable_tables(1)->set_columns(0); }),
             "table \"items\": dim: 0 is not in 1 to 4096");
-  EXPECT_EQ(error([](Record& r) { r.mutable_job()->mutable_consistency()->mutable_sync(); }),
-            "consistency: sync, but rows are async");
 }
 
 TEST(RowsOfShardInstall, AShardHasTheBucketsOfItsOwn) {

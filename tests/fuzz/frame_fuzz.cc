@@ -35,7 +35,7 @@ void FuzzHello(absl::Span<const std::byte> payload) {
   FUZZ_CHECK(std::equal(again.begin(), again.end(), payload.begin()));
 }
 
-// What is understood is written as itself, or with ids that take fewer bytes.
+// A payload that decodes is encoded as the same bytes, or with ids that take fewer.
 void FuzzRows(absl::Span<const std::byte> payload, uint64_t element_count) {
   constexpr uint32_t kColumns[] = {1, 3, 64};
   const Bytes bytes(nullptr, payload.data(), payload.size());

@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
   const absl::Status descriptors = EnsureDescriptors(
       "strata aggregator",
       AggregatorDescriptors(local_ranks, record.placement().shard_endpoints_size(),
-                            JobConnections(record.job())));
+                            ShardConnections(record)));
   if (!descriptors.ok()) return descriptors;
   transport::ZmqOptions options;
   options.memory = MemoryForPeers(record.job());

@@ -387,6 +387,7 @@ void NodeTraining::AddActivity(proto::NodeActivity* activity) const {
   }
   if (core_.steps()) activity->set_steps_made(*core_.steps());
   exchange_->AddActivity(activity);
+  if (rows_core_ != nullptr) rows_core_->AddActivity(parts_.clock->Now(), activity);
 }
 
 absl::Status NodeTraining::Hear(const proto::AgentMessage& message) {

@@ -316,41 +316,43 @@ void AggregatorLink::AskForRows() {
   Ring();
 }
 
-absl::Status AggregatorLink::LookUpRows(uint32_t table, uint32_t columns,
-                                        absl::Span<const uint64_t> ids, float* to) {
+template <typename Ask>
+absl::Status AggregatorLink::AskInParts(uint32_t table, uint32_t columns,
+                                        absl::Span<const uint64_t> ids, const Ask& ask) {
   const size_t rows_max = worker::RowSlot::RowsMax(columns);
   for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), rows_max))) {
     if (absl::Status status = AwaitRows(); !status.ok()) return status;
     const absl::Span<const uint64_t> part = ids.first(std::min(ids.size(), rows_max));
     worker::RowSlot& slot = memory_->row_slot(launch_.local_rank());
-    slot.ask = worker::RowSlot::Ask::kLookUp;
     slot.table = table;
     slot.rows = static_cast<uint32_t>(part.size());
     std::copy(part.begin(), part.end(), slot.ids());
-    AskForRows();
-    if (absl::Status status = AwaitRows(); !status.ok()) return status;
-    to = std::copy_n(slot.values(slot.rows), part.size() * columns, to);
+    if (absl::Status status = ask(slot, part.size() * columns); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
+absl::Status AggregatorLink::LookUpRows(uint32_t table, uint32_t columns,
+                                        absl::Span<const uint64_t> ids, float* to) {
+  return AskInParts(table, columns, ids, [&](worker::RowSlot& slot, size_t values) {
+    slot.ask = worker::RowSlot::Ask::kLookUp;
+    AskForRows();
+    absl::Status found = AwaitRows();
+    if (found.ok()) to = std::copy_n(slot.values(slot.rows), values, to);
+    return found;
+  });
+}
+
 absl::Status AggregatorLink::AddRows(uint32_t table, uint32_t columns, float rate,
                                      absl::Span<const uint64_t> ids, const float* gradients) {
-  const size_t rows_max = worker::RowSlot::RowsMax(columns);
-  for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), rows_max))) {
-    if (absl::Status status = AwaitRows(); !status.ok()) return status;
-    const absl::Span<const uint64_t> part = ids.first(std::min(ids.size(), rows_max));
-    worker::RowSlot& slot = memory_->row_slot(launch_.local_rank());
+  return AskInParts(table, columns, ids, [&](worker::RowSlot& slot, size_t values) {
     slot.ask = worker::RowSlot::Ask::kAdd;
-    slot.table = table;
-    slot.rows = static_cast<uint32_t>(part.size());
     slot.rate = rate;
-    std::copy(part.begin(), part.end(), slot.ids());
-    std::copy_n(gradients, part.size() * columns, slot.values(slot.rows));
-    gradients += part.size() * columns;
+    std::copy_n(gradients, values, slot.values(slot.rows));
+    gradients += values;
     AskForRows();
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 absl::Status AggregatorLink::EndRows(uint64_t step, uint32_t samples) {

@@ -179,6 +179,11 @@ class AggregatorLink final : public RankLink {
   absl::Status AwaitRows();
   // Hands over the request in the rank's slot.
   void AskForRows();
+  // Writes the ids to the rank's slot, as many at a time as it has room for, and each time calls
+  // `ask` with the slot and the number of values of these rows.
+  template <typename Ask>
+  absl::Status AskInParts(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids,
+                          const Ask& ask);
   // Keeps a message about the job's nodes for a later call. Returns false for other messages.
   bool Keep(const proto::AggregatorMessage& message);
   absl::Status Gone() const;

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/os/limits.h"
 #include "common/transport/shared_segment.h"
 #include "common/unique_fd.h"
 
@@ -86,7 +87,7 @@ struct RowSlot {
     kAdd = 2,     // adds the values, `rows` gradients, to those of the rank's step
     kEnd = 3,     // the rank's step is complete
   };
-  static constexpr size_t kBytes = size_t{4} << 20;
+  static constexpr size_t kBytes = kRowSlotBytes;
   static constexpr size_t kDataOffset = 64;
 
   std::atomic<uint64_t> asked, answered;

@@ -101,6 +101,8 @@ def _item(name: str, checksum: int, value: str | None) -> Any:
 
 def _checksums(entries: Sequence[Entry], most: int) -> list[Any]:
     """Returns an item for each tensor; the last one covers all tensors beyond the limit."""
+    if not entries:
+        return []
     params = [entry.param.detach() for entry in entries]
     on_host = params[0].device.type == "cpu"
     sums = [_of_memory(p) for p in params] if on_host else _on_device(params)

@@ -205,9 +205,7 @@ class Exchange:
         self.check_places()
         self.on_pass_begin()
         self.memory.begin()
-        samples, self._must_be_zero = self._find_samples(first)
-        if has_rows and not self._is_set:
-            samples, self._must_be_zero = self.samples, False
+        samples, self._must_be_zero = self._find_samples(first, has_rows)
         self.client.begin_step(samples, self.rate)
         self._take(samples)
         self.in_pass = True
@@ -231,9 +229,7 @@ class Exchange:
     def count_samples(self, has_rows: bool = False) -> int:
         """Returns the number of samples of a step that this rank makes by itself. `has_rows`: rows
         of tables have gradients."""
-        samples, must_be_zero = self._find_samples(self.first_gradient)
-        if has_rows and not self._is_set:
-            samples, must_be_zero = self.samples, False
+        samples, must_be_zero = self._find_samples(self.first_gradient, has_rows)
         if must_be_zero:
             for entry in self.entries:
                 if entry.param.grad is not None:
@@ -241,14 +237,15 @@ class Exchange:
         self._take(samples)
         return samples
 
-    def _find_samples(self, first: Tensor | None) -> tuple[int, bool]:
+    def _find_samples(self, first: Tensor | None, has_rows: bool) -> tuple[int, bool]:
         """Returns how many samples the step to come has on this rank, and whether that is 0 because
         the script has said none, and its first gradient is zero.
 
         A number that the script has set holds for one step. After that it is taken to be the same
-        again, as in scripts that set it once, unless the rank has nothing to show for it.
+        again, as in scripts that set it once, unless the rank has nothing to show for it: rows with
+        gradients are something.
         """
-        if self._is_set or not self.takes_no_samples:
+        if has_rows or self._is_set or not self.takes_no_samples:
             return self.samples, False
         if first is None:
             return 0, False
@@ -399,7 +396,7 @@ class Exchange:
 
     def _like_params(self, value: float) -> Tensor:
         """Returns a number in the memory of the parameters' device."""
-        device = self.entries[0].param.device
+        device = self.entries[0].param.device if self.entries else "cpu"
         return torch.full((1,), value, dtype=torch.float32, device=device)
 
     def check_ended(self) -> None:

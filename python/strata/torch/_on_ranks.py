@@ -55,6 +55,7 @@ class EveryStep(Trainer):
         exchange.read_buffers()
         if not self._is_alone:
             exchange.install_hooks()
+            process.before_finish.append(self.check_rows_stepped)
             process.before_finish.append(lambda: self._compare_last(exchange.client.steps))
 
     def _begin_pass(self) -> None:
@@ -67,6 +68,7 @@ class EveryStep(Trainer):
         if self._is_alone or (exchange.has_passed and exchange.publishes_in_backward):
             return
         self._prepared.clear()
+        self.publish_rows()
         exchange.finish_pass()
         unused = exchange.read_used()
         exchange.read_into_gradients(unused)
@@ -104,7 +106,8 @@ class EveryStep(Trainer):
         if exchange.publishes_in_backward:
             return True
         trained = [p for group in optimizer.param_groups for p in group["params"]]
-        trained = [param for param in trained if param.requires_grad]
+        # The parameter of a table has no elements, and no gradient once it was given.
+        trained = [param for param in trained if param.requires_grad and param.numel()]
         marked = [
             param
             for param in trained
@@ -141,6 +144,12 @@ class EveryStep(Trainer):
                     " scaler.step(), which looks at the gradients of all ranks"
                 )
             self.exchange_gradients()
+        elif not self._is_alone and self.tables is not None and self.tables.rates(optimizer):
+            late = next(iter(self.tables.rates(optimizer))).table.name
+            raise errors.OutOfOrder(
+                f'table "{late}": got gradients after those of the step were given: put all'
+                " backward passes of a step but the last one under no_sync()"
+            )
         if self._is_alone:
             rates = {} if self.tables is None else self.tables.rates(optimizer)
             samples = exchange.count_samples(bool(rates))
@@ -153,6 +162,7 @@ class EveryStep(Trainer):
         if exchange.has_passed or self._is_alone:
             self.count_step()
         exchange.has_passed = False
+        self._given_rows = None
         exchange.unstepped.discard(id(optimizer))
         self._prepared.discard(id(optimizer))
         return result

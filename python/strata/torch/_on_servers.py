@@ -91,18 +91,8 @@ class Served(Trainer):
                     f'the gradient of parameter "{entry.name}" was changed after it was given: use '
                     "clip_norm= for clip_grad_norm_, bfloat16 autocast for a GradScaler"
                 )
-        if self.tables is not None:
-            rates = self.tables.rates(optimizer)
-            if not exchange.in_pass:
-                exchange.begin_pass(exchange.first_gradient, has_rows=bool(rates))
-            samples = exchange.pass_samples
-            if rates and exchange.takes_samples_for_none:
-                raise errors.InvalidArgument(
-                    f'table "{self.tables.name}": has gradients in a step for which no samples were'
-                    " said, and whose first dense gradient is zero: set optimizer.samples before"
-                    " backward() in each step"
-                )
-            self.tables.publish(optimizer, rates if samples else {}, samples)
+        self.publish_rows()
+        self._given_rows = None
         exchange.finish_pass()
         self._versions.clear()
         exchange.has_passed = False

@@ -79,6 +79,7 @@ class Trainer:
         self._agreement: Agreement | None = None
         self._is_due = False  # a checkpoint has come, with which ranks are compared
         self.tables: Tables | None = None  # None: the model has none
+        self._given_rows: str | None = None  # a table whose gradients have led to no step() yet
         self.clip_norm = 0.0
         self.steps_per_exchange = 1
 
@@ -111,6 +112,37 @@ class Trainer:
         if self.clip_norm:
             params = [entry.param for entry in self.exchange.entries]
             torch.nn.utils.clip_grad_norm_(params, self.clip_norm)
+
+    def publish_rows(self) -> None:
+        """Begins the step, if it has not begun, and gives the servers the gradients of its rows."""
+        exchange = self.exchange
+        if self.tables is None:
+            return
+        self.check_rows_stepped()
+        rates = {one: self.tables.rates(one) for one in exchange.optimizers}
+        first = next((module for of_it in rates.values() for module in of_it), None)
+        if not exchange.in_pass:
+            exchange.begin_pass(exchange.first_gradient, has_rows=first is not None)
+        samples = exchange.pass_samples
+        if first is not None and exchange.takes_samples_for_none:
+            raise errors.InvalidArgument(
+                f'table "{first.table.name}": has gradients in a step for which no samples were'
+                " said, and whose first dense gradient is zero: set optimizer.samples before"
+                " backward() in each step"
+            )
+        for one, of_it in rates.items():
+            self.tables.publish(one, of_it if samples else {}, samples)
+        self._given_rows = first.table.name if first is not None else None
+
+    def check_rows_stepped(self) -> None:
+        """Raises `errors.OutOfOrder` if rows' gradients were given to the servers and no step
+        followed."""
+        if self._given_rows is not None:
+            raise errors.OutOfOrder(
+                f'table "{self._given_rows}": the last backward() gave its gradients to the'
+                " servers, and no step() followed: where a batch may be left out, give"
+                ' DistributedOptimizer publish="step"'
+            )
 
     def check_frozen(self) -> None:
         for name, param in self._frozen:

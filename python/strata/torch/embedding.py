@@ -82,6 +82,7 @@ class TableModule(torch.nn.Module):
         """Ids must be below it; None: any id is taken."""
         self.rows = torch.nn.Parameter(torch.empty(0, dim))
         self._is_claimed = False
+        self._version = 0  # of the gradient of `rows`
 
     def extra_repr(self) -> str:
         table = self.table
@@ -116,6 +117,14 @@ class TableModule(torch.nn.Module):
                 # None after a zero_grad(), whoever called it.
                 table.forget()
                 self.rows.grad = torch.zeros_like(self.rows)
+                self._version = self.rows.grad._version
+            if self.rows.grad._version != self._version:
+                raise errors.OutOfOrder(
+                    f'table "{table.name}": gradients were changed in place between two backward'
+                    " passes of a step (zero_grad(set_to_none=False), clipping, a division), which"
+                    " those of rows do not follow: use zero_grad(), and change gradients after the"
+                    " last pass"
+                )
             ids, values = distinct, gradient.detach().to("cpu", torch.float32)
             if padding is not None:
                 ids = torch.cat((ids[:padding], ids[padding + 1 :]))

@@ -134,6 +134,7 @@ class Distributed:
         """Forgets the gradients, also those that were exchanged and led to no step."""
         exchange = self._strata_trainer.exchange
         exchange.check_ended()
+        self._strata_trainer.check_rows_stepped()
         exchange.forget_pass(self)
         if self._strata_trainer.tables is not None:
             self._strata_trainer.tables.forget(self)  # type: ignore[arg-type]
@@ -269,10 +270,11 @@ def _tables_of(
             raise errors.InvalidArgument(
                 f'{what}: does not go with optimizer_on="servers" in one process'
             )
-    elif place == _placement.RANKS:
+    elif len(optimizers) > 1:
         raise errors.InvalidArgument(
-            f"{what}: rows are on servers, which update them as they come, as yet: strata run"
-            " --servers 1 --mode async"
+            f"{what}: its rows are on servers, which apply the gradients of a backward pass"
+            " whichever optimizer makes a step: give DistributedOptimizer one optimizer, not"
+            f" {len(optimizers)}"
         )
     return tables
 
@@ -423,6 +425,8 @@ def DistributedOptimizer(
             )
         if scaler is not None:
             _placement.refuse_if_encoded(client.job, "scaler")
+        if tables is not None and not client.is_alone:
+            tables.join(client)
         if buffers == "mean":
             _placement.refuse_if_lossy(client.job, 'buffers: "mean"')
         # The job counts exchanges.

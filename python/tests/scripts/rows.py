@@ -1,12 +1,16 @@
-"""Tables whose rows are on servers, in async.
+"""Tables whose rows are on servers.
 
-usage: rows.py alone|matches|counts|WHAT
-  alone, matches: trains a small factorization; leaves its rows in rows.ROLE
+usage: rows.py alone|async|sync|shared NAME|counts NODES RANKS_OF_NODE MODE|misused|WHAT
+  alone, async, sync: trains a small factorization; leaves its rows in rows.ROLE.npz
+  shared: trains it with a dense layer on a batch of which each rank has a part; leaves rows and
+    weights in rows.NAME.npz
   counts: each rank's updates of each row count once
+  misused: what is no step is an error
   WHAT: something that is refused
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -14,6 +18,7 @@ import numpy as np
 import torch
 
 import strata.torch as st
+from strata import errors
 
 STEPS = 20
 IDS = 50
@@ -35,8 +40,9 @@ class Factors(torch.nn.Module):
         return product + self.bias(items).squeeze(1)
 
 
-def train(model):
-    optimizer = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)
+def train(model, place):
+    own = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = st.DistributedOptimizer(own, model, optimizer_on=place)
     draw = torch.Generator().manual_seed(7)
     for step in range(STEPS):
         users = torch.randint(0, IDS, (16, 3), generator=draw)
@@ -51,7 +57,7 @@ def train(model):
 def matches(role):
     """The same rows, bit for bit, whether they are here or on servers."""
     model = Factors(st.RowwiseAdagrad(0.1))
-    loss = train(model)
+    loss = train(model, None if role == "alone" else "servers")
     ids = np.arange(IDS)
     found = {
         "users": model.users.table.lookup(ids),
@@ -62,20 +68,64 @@ def matches(role):
     print(f"loss {loss:.4f}")
 
 
+PARTS = 4  # of a batch
+
+
+def shared(name):
+    """Each rank's part of the same batches. One process has them all."""
+    rank, ranks = (int(os.environ.get(key, default)) for key, default in RANK_OF_RANKS)
+    torch.manual_seed(3)
+    factors = Factors(st.RowwiseAdagrad(0.1))
+    model = torch.nn.ModuleList([factors, torch.nn.Linear(1, 1)])
+    optimizer = st.DistributedOptimizer(torch.optim.Adam(model.parameters(), 0.1), model)
+    draw = torch.Generator().manual_seed(7)
+    size = 8 * PARTS // ranks
+    for step in range(STEPS):
+        # Few ids: some rows have gradients of one rank, others of several.
+        users = torch.randint(0, IDS, (8 * PARTS, 2), generator=draw)
+        items = torch.randint(0, IDS, (8 * PARTS,), generator=draw) * 10**15
+        own = slice(rank * size, (rank + 1) * size)
+        loss = (model[1](factors(users[own], items[own])[:, None]) - 1.0).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if rank == 0:
+        ids = np.arange(IDS)
+        users, items = factors.users.table.lookup(ids), factors.items.table.lookup(ids * 10**15)
+        weight = model[1].weight.detach().numpy()
+        np.savez(f"rows.{name}.npz", users=users, items=items, weight=weight)
+
+
+def look(*_):
+    """A signal handler, which may run while the table waits for servers."""
+    try:
+        watched.lookup([0])
+    except errors.OutOfOrder:
+        pass
+
+
 def counts():
-    """Gradients of 1 at rate 1: rows end with the number of their pushes."""
+    """Gradients of 1 at rate 1: rows end with the number of their pushes, or of their clocks."""
+    global watched
     rank = int(os.environ["RANK"])
+    is_async = MODE == "async"
     model = st.Embedding("items", 2, capacity=100, optimizer=st.RowSGD(1.0), init=st.Constant(0.0))
     optimizer = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), model)
+    watched = model.table
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
     for step in range(STEPS):
         optimizer.zero_grad()
         ids = torch.tensor([0, 0, step, 2**62 + rank])
         (-model(ids).sum()).backward()
         optimizer.step()
-        # What this rank has pushed it sees.
-        assert model.table.lookup([2**62 + rank])[0, 0] >= (step + 1) / RANKS_OF_NODE
-    # Ranks of a node push their sum, over as many samples.
-    expected = {0: NODES * (2 * STEPS + 1), 5: NODES, STEPS - 1: NODES}
+        # A rank sees what it has pushed.
+        own = model.table.lookup([2**62 + rank])[0, 0]
+        assert own >= (step + 1) / RANKS_OF_NODE or not is_async
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    # Ranks of a node push their sum, over as many samples; those of a clock are one.
+    pushes = NODES if is_async else 1
+    expected = {0: pushes * (2 * STEPS + 1), 5: pushes, STEPS - 1: pushes}
     deadline = time.monotonic() + 60
     while True:
         found = {id: float(model.table.lookup([id])[0, 1]) for id in expected}
@@ -86,25 +136,61 @@ def counts():
     print("each push counts once")
 
 
+def misused():
+    """On the ranks a pass gives rows' gradients away; what cannot follow is an error."""
+    rows = st.Embedding("items", 4, capacity=100, optimizer=st.RowSGD(1.0), init=st.Constant(0.0))
+    model = torch.nn.ModuleList([rows, torch.nn.Linear(4, 1)])
+    optimizer = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), model)
+    ids = torch.tensor([1])
+
+    def expect(text, call):
+        try:
+            call()
+        except errors.OutOfOrder as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"no error: {text}")
+
+    model[1](rows(ids)).sum().backward()
+    expect('table "items": the last backward() gave its gradients', optimizer.zero_grad)
+    optimizer.step()
+    optimizer.zero_grad()
+    model[1](rows(ids)).sum().backward()
+    rows(ids).sum().backward()
+    expect('table "items": got gradients after those of the step', optimizer.step)
+    rows.table.forget()
+    rows.rows.grad = None
+    optimizer.step()
+    print("misuse is an error")
+
+
 def refused(what):
     own = 1 + int(os.environ["RANK"])
     capacity = 100 * own if what == "capacity" else 100
     model = st.Embedding("items", 4, capacity=capacity, optimizer=st.RowSGD(0.1))
     if what == "stored":
         model.table.store([1], np.ones((1, 4)))
-    optimizer = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)
+    own = torch.optim.SGD(model.parameters(), 0.1)
+    others = [own, torch.optim.SGD(model.parameters(), 0.1)] if what == "optimizers" else own
+    optimizer = st.DistributedOptimizer(others, model)
     if what == "save":
         model.state_dict()
     model(torch.tensor([1])).sum().backward()
     optimizer.step()
 
 
+RANK_OF_RANKS = (("RANK", 0), ("WORLD_SIZE", 1))
 what = sys.argv[1]
-NODES, RANKS_OF_NODE = (int(word) for word in (sys.argv[2:] or [1, 1]))
-if what in ("alone", "matches"):
+if what == "counts":
+    NODES, RANKS_OF_NODE, MODE = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+if what in ("alone", "async", "sync"):
     matches(what)
+elif what == "shared":
+    shared(sys.argv[2])
 elif what == "counts":
     counts()
+elif what == "misused":
+    misused()
 else:
     refused(what)
 st.finish()

@@ -891,8 +891,12 @@ std::string RefusalOfTables(const std::string& settings,
 
 TEST(CoreTables, WhatRowsDoNotGoWithIsRefusedByTableAndField) {
   const std::string begin = "node 0 (w1): table \"items\": does not go with ";
-  EXPECT_EQ(RefusalOfTables("consistency { sync {} }"),
-            begin + "consistency: sync: rows are async as yet");
+  EXPECT_EQ(RefusalOfTables("consistency { lazy { quorum { nodes: 1 } } }"),
+            begin + "consistency.lazy.quorum");
+  EXPECT_EQ(RefusalOfTables("consistency { lazy { double_buffering: true } }"),
+            begin + "consistency.lazy.double_buffering");
+  EXPECT_EQ(RefusalOfTables("consistency { lazy { local_steps: 2 } }"),
+            begin + "consistency.lazy.local_steps");
   EXPECT_EQ(
       RefusalOfTables("consistency { async { elastic { every_steps: 2 moving_rate: 0.1 } } }"),
       begin + "consistency.async.elastic");

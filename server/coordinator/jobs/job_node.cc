@@ -166,9 +166,10 @@ std::string DoesNotGoWithRows(const proto::Job& job) {
   if (job.exchange() != proto::Job::PARAMETER_SERVER) {
     return absl::StrCat("exchange: ", proto::Job::Exchange_Name(job.exchange()));
   }
-  if (!consistency.has_async()) {
-    return absl::StrCat("consistency: ", ModeName(consistency), ": rows are async as yet");
-  }
+  const proto::Lazy& lazy = consistency.lazy();
+  if (lazy.local_steps() > 0) return "consistency.lazy.local_steps";
+  if (lazy.has_quorum()) return "consistency.lazy.quorum";
+  if (lazy.double_buffering()) return "consistency.lazy.double_buffering";
   if (consistency.async().has_elastic()) return "consistency.async.elastic";
   if (MakeDelayCompensation(consistency)) return "consistency.async.delay_compensation";
   if (job.replicas() > 0) return "replicas";

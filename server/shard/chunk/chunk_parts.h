@@ -33,6 +33,13 @@ struct NodeProgress {
   bool cut_waiting = false;
   uint64_t cut_clock = 0;
   uint64_t joined_at = 0;  // the clock of its first push; 0: in the job from the start
+
+  // Returns whether a push with the last one's clock has other content, if the checksums of both
+  // are known. Rates are not compared.
+  bool HasOtherContent(uint64_t checksum_now, uint32_t samples_now) const {
+    const bool both_known = checksum_now != 0 && checksum != 0;
+    return (both_known && checksum_now != checksum) || samples_now != samples;
+  }
 };
 
 // The progress of all nodes with one chunk, by their index.

@@ -157,12 +157,8 @@ PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due
   const NodeProgress& node = nodes_[push.node];
   const bool is_last = push.clock + 1 == node.received;
   const bool same_process = push.incarnation == node.incarnation;
-  const bool both_known = push.checksum != 0 && node.checksum != 0;
-  const bool differs = (both_known && push.checksum != node.checksum) ||
-                       push.samples != node.samples || push.rate != node.rate;
-  if (is_last && same_process && differs) {
-    return RefusePush(wire::ErrorCode::kConflict, "other content than before");
-  }
+  const bool differs = node.HasOtherContent(push.checksum, push.samples) || push.rate != node.rate;
+  if (is_last && same_process && differs) return RefuseOtherContent();
   if (is_last && !same_process && mode_->StopWaiting(push.node)) {
     CollectDue(due);
     return {.duplicate = true};
@@ -178,20 +174,9 @@ PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due
 }
 
 PushResult ChunkState::Check(const Push& push) const {
-  const NodeProgress& node = nodes_[push.node];
-  if (push.clock > node.received) {
-    return RefusePush(wire::ErrorCode::kBeyondWindow,
-                      absl::StrFormat("clock %d, expected %d", push.clock, node.received));
-  }
-  if (node.retired) return RefusePush(wire::ErrorCode::kBeyondWindow, "the node has retired");
-  if (node.waiting) {
-    return RefusePush(wire::ErrorCode::kBeyondWindow, "the push before is not answered");
-  }
-  if (push.base_version > weights_.version()) {
-    return RefusePush(
-        wire::ErrorCode::kBeyondWindow,
-        absl::StrFormat("base_version %d of %d", push.base_version, weights_.version()));
-  }
+  PushResult progress =
+      CheckProgress(nodes_[push.node], push.clock, push.base_version, weights_.version());
+  if (progress.error != wire::ErrorCode::kNone) return progress;
   if (push.rate != 0 && !rules_.says_rates) {
     return RefusePush(
         wire::ErrorCode::kMalformed,

@@ -16,6 +16,20 @@ absl::StatusOr<std::unique_ptr<ConsistencyMode>> CreateConsistencyMode(const pro
   return CreateClockedMode(job, ranks);
 }
 
+PushResult CheckProgress(const NodeProgress& node, uint64_t clock, uint64_t base_version,
+                         uint64_t version) {
+  const auto refuse = [](std::string why) {
+    return RefusePush(wire::ErrorCode::kBeyondWindow, std::move(why));
+  };
+  if (clock > node.received) {
+    return refuse(absl::StrFormat("clock %d, expected %d", clock, node.received));
+  }
+  if (node.retired) return refuse("the node has retired");
+  if (node.waiting) return refuse("the push before is not answered");
+  if (base_version <= version) return {};
+  return refuse(absl::StrFormat("base_version %d of %d", base_version, version));
+}
+
 void AddGivenWeights(const ShardSize& size, MemoryFormula* need) {
   need->Add(absl::StrFormat("nodes' versions %d x %s", size.nodes, BytesText(size.own_bytes)),
             SaturatingProduct(size.nodes, size.own_bytes));

@@ -81,6 +81,15 @@ inline PushResult RefusePush(wire::ErrorCode error, std::string reason) {
   return {.error = error, .reason = std::move(reason)};
 }
 
+// Checks a node's push as far as its header tells, against what is known of the node: its clock
+// comes next, the node has not retired, and its base is a version that exists.
+PushResult CheckProgress(const NodeProgress& node, uint64_t clock, uint64_t base_version,
+                         uint64_t version);
+
+inline PushResult RefuseOtherContent() {
+  return RefusePush(wire::ErrorCode::kConflict, "other content than before");
+}
+
 // An answer that is due now: to the push of `clock`, or to CUT(clock). ERROR: a push of `clock`
 // turned out not to be finite, and counts as not received.
 struct DueAnswer {
@@ -186,6 +195,14 @@ void ApplyClock(const ChunkParts& chunk, const Bytes& sum, uint64_t samples, dou
 struct NodeRanks {
   // Returns how many ranks participate in a clock.
   uint32_t At(uint64_t clock) const { return views ? views->RanksAt(clock) : total; }
+  // Returns which part of a whole clock's samples a node's push has. `batch_per_rank`: 0: it is
+  // known only from the push.
+  double ShareOfClock(size_t node, uint64_t clock, uint32_t samples,
+                      uint32_t batch_per_rank) const {
+    const double rank_samples =
+        batch_per_rank > 0 ? batch_per_rank : static_cast<double>(samples) / of_node[node];
+    return samples / (rank_samples * At(clock));
+  }
 
   std::vector<uint32_t> of_node;
   uint32_t total = 0;

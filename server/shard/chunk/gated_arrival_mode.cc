@@ -46,13 +46,11 @@ class GatedArrivalChunk final : public ChunkMode {
 
  private:
   double ShareOfClock(const Push& push) const {
-    const uint32_t own_ranks = rules_.ranks.of_node[push.node];
-    const uint32_t all_ranks = rules_.ranks.At(push.clock);
-    if (rules_.pushes_changes) return static_cast<double>(own_ranks) / all_ranks;
-    const double samples = push.samples;
-    const double rank_samples =
-        rules_.batch_per_rank > 0 ? rules_.batch_per_rank : samples / own_ranks;
-    return samples / (rank_samples * all_ranks);
+    const NodeRanks& ranks = rules_.ranks;
+    if (!rules_.pushes_changes) {
+      return ranks.ShareOfClock(push.node, push.clock, push.samples, rules_.batch_per_rank);
+    }
+    return static_cast<double>(ranks.of_node[push.node]) / ranks.At(push.clock);
   }
 
   const ChunkParts chunk_;

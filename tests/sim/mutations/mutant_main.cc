@@ -1,7 +1,8 @@
 // Runs seeds of the simulator with one mutation, or with none, until one is red.
 //   mutants MUTATION|none [SEEDS [PROFILE]]
 // Prints the mutation and what became of the seeds; exit status 0: all are green, 1: one is red,
-// 2: there is no such mutation or profile. Profile "checkpoints" is that of tests/sim/cluster.
+// 2: there is no such mutation or profile. Profiles "checkpoints" and "rows" are the jobs of
+// tests/sim/cluster.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 
 #include "tests/sim/campaign.h"
 #include "tests/sim/check/profile.h"
+#include "tests/sim/cluster/rows_job.h"
 #include "tests/sim/cluster/stored_job.h"
 #include "tests/sim/mutations/mutants.h"
 
@@ -20,9 +22,11 @@ struct Ran {
   std::string violation;  // empty: none is red
 };
 
-Ran RunStoredJobs(uint64_t seeds) {
+// `run` returns the outcome of one seed.
+template <typename Run>
+Ran RunJobs(uint64_t seeds, const Run& run) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    const std::string violation = strata::sim::RunStoredJob(seed).violation;
+    const std::string violation = run(seed).violation;
     if (!violation.empty()) return {seed, seed, violation};
   }
   return {seeds, 0, ""};
@@ -62,7 +66,9 @@ int main(int argc, char** argv) {
   const std::string name = argc > 3 ? argv[3] : "all";
   Ran ran;
   if (name == "checkpoints") {
-    ran = RunStoredJobs(seeds);
+    ran = RunJobs(seeds, strata::sim::RunStoredJob);
+  } else if (name == "rows") {
+    ran = RunJobs(seeds, strata::sim::RunRowsJob);
   } else {
     const strata::sim::Profile* profile = strata::sim::FindProfile(name);
     if (profile == nullptr) {

@@ -8,6 +8,7 @@
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/job/trace_log.h"
+#include "common/os/limits.h"
 #include "numerics/encoder.h"
 #include "worker/contract/node_memory.h"
 #include "worker/exchange/create_exchange.h"
@@ -121,6 +122,12 @@ MemoryFormula NodeMemoryNeed(const proto::Job& job, uint32_t nodes, uint64_t ele
     return need;
   }
   AddSharedMemory(job, elements, local_ranks, &need);
+  if (placement.shard_of_bucket_size() > 0) {
+    const uint64_t step = RowBytesPerStep(job);
+    need.Add(absl::StrFormat("rows %d x %s and (2 + 2 x %d) x %s", local_ranks,
+                             BytesText(kRowSlotBytes), local_ranks, BytesText(step)),
+             local_ranks * kRowSlotBytes + SaturatingProduct(2 + 2 * local_ranks, step));
+  }
   need.Add(absl::StrFormat("first weights %d x %s", local_ranks, BytesText(arena)),
            SaturatingProduct(local_ranks, arena));
   if (IsTraced(job)) need.Add("trace", kTraceLogBytes);

@@ -25,6 +25,8 @@ namespace strata::worker {
 //   second buffer   for double buffering 2 x M: sums that wait for the previous answer, and answers
 //                   that wait for the ranks
 //   trace           if the job is traced: the aggregator's
+//   rows            with tables: 4 MiB for what each rank asks, and (2 + 2 x g) x B for a step's
+//                   gradients, rows.bytes_per_step being B
 //
 // Memory that the ranks compute with (activations, data) is theirs and not counted.
 //

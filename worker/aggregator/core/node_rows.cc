@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/diverged.h"
+#include "common/job/job.h"
 #include "kernels/kernels.h"
 
 namespace strata::worker {
@@ -77,6 +78,11 @@ absl::Status NodeRows::TakeGradients(uint32_t local_rank, uint32_t table, uint32
   rank.rates[table] = slot.rate;
   absl::Status added =
       rank.gradients[table].Add(absl::MakeConstSpan(slot.ids(), rows), slot.values(rows));
+  uint64_t bytes = 0;
+  for (size_t t = 0; t < rank.gradients.size(); ++t) {
+    bytes += RowBytes(rank.gradients[t].ids().size(), core_.tables()[t].columns);
+  }
+  if (added.ok()) added = core_.CheckBytes(bytes);
   return Prefixed(absl::StrFormat("rank %d: table \"%s\": ", first_rank_.value() + local_rank,
                                   core_.tables()[table].name),
                   added);

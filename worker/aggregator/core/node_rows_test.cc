@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/aggregator/core/rank_watch.h"
 
 namespace strata::worker {
 namespace {
@@ -89,7 +90,7 @@ TEST_F(NodeRowsTest, AStepGoesOutOnceAllRanksHaveEndedItWithEachRowOnce) {
   Ask(2, RowSlot::Ask::kEnd);
   EXPECT_FALSE(rows_->is_idle());
   EXPECT_TRUE(Sent().empty());
-  // What a rank asks of the next step waits in its slot.
+  // A rank's request for the next step waits in its slot.
   Ask(0, RowSlot::Ask::kLookUp, {3});
   EXPECT_FALSE(IsAnswered(0));
   EXPECT_TRUE(Sent().empty());
@@ -164,6 +165,29 @@ TEST_F(NodeRowsTest, ARequestForWhatIsNotThereIsRefused) {
   Slot(1).asked.fetch_add(1);
   Look();
   EXPECT_EQ(status_.message(), "rank 5: asks for 4 rows of table 1");
+}
+
+TEST_F(NodeRowsTest, ARankThatAsksForRowsIsShownAsWaiting) {
+  constexpr uint64_t kAllLanded = 1;
+  EXPECT_FALSE(MeasureProgress(*memory_, 0, 1, kAllLanded).waiting);
+  Ask(0, RowSlot::Ask::kLookUp, {3});
+  EXPECT_TRUE(MeasureProgress(*memory_, 0, 1, kAllLanded).waiting);
+  EXPECT_FALSE(MeasureProgress(*memory_, 1, 1, kAllLanded).waiting);
+}
+
+TEST_F(NodeRowsTest, ARanksGradientsBeyondTheBytesOfAStepAreRefusedByTable) {
+  // The default: 16 MiB, 16 bytes a row of two columns.
+  std::vector<uint64_t> ids(RowSlot::RowsMax(2));
+  uint64_t next = 0;
+  for (uint64_t rows = 0; rows + ids.size() <= (16 << 20) / 16; rows += ids.size()) {
+    for (uint64_t& id : ids) id = next++;
+    Ask(1, RowSlot::Ask::kAdd, ids, 1);
+    ASSERT_TRUE(status_.ok()) << status_;
+  }
+  for (uint64_t& id : ids) id = next++;
+  Ask(1, RowSlot::Ask::kAdd, ids, 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(status_));
+  EXPECT_EQ(status_.message().substr(0, 23), "rank 5: table \"items\": ");
 }
 
 }  // namespace

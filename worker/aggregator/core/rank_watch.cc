@@ -33,6 +33,10 @@ RankWatch::Progress MeasureProgress(const NodeMemory& memory, uint32_t local_ran
   }
   progress.waiting =
       least_landed <= progress.steps || memory.rank(local_rank).awaits_view.load() != 0;
+  if (memory.offsets().has_tables) {
+    const RowSlot& slot = memory.row_slot(local_rank);
+    progress.waiting |= slot.asked.load() != slot.answered.load();
+  }
   return progress;
 }
 

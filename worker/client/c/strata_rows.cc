@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -46,6 +47,8 @@ struct strata_table {
 
   absl::Mutex mutex;
   strata::client::Table table ABSL_GUARDED_BY(mutex);
+  // Its calls wait for the servers, and meanwhile the program's signal handlers run.
+  std::atomic<bool> is_on_servers{false};
 };
 
 namespace strata::client {
@@ -114,18 +117,27 @@ strata_code RunOn(strata_table* table, const char* name, const Call& call) {
   if (table == nullptr) {
     return Take(absl::InvalidArgumentError(absl::StrCat(name, ": the table is null")));
   }
-  absl::MutexLock lock(&table->mutex);
+  if (!table->mutex.TryLock()) {
+    if (table->is_on_servers) {
+      return Take(absl::FailedPreconditionError(
+          absl::StrCat(name, ": another call of the table has not ended")));
+    }
+    table->mutex.Lock();
+  }
   const absl::Status status = call(table->table);
-  // What ends a job has a reason of its own.
-  if (absl::IsUnavailable(status) || absl::IsCancelled(status)) return Take(status);
   const std::string prefix = absl::StrCat("table \"", table->table.rows->spec().name, "\": ");
+  table->mutex.Unlock();
+  // The reason for which a job ends does not begin with a table's name.
+  if (absl::IsUnavailable(status) || absl::IsCancelled(status)) return Take(status);
   return Take(absl::StartsWith(status.message(), prefix) ? status : Prefixed(prefix, status));
 }
 
-// Returns what `read` finds in the table; 0 without one.
+// Returns what `read` finds in the table; 0 without one. What it may read of a table on servers
+// does not change.
 template <typename Read>
-uint64_t Read0(strata_table* table, const Read& read) {
+uint64_t Read0(strata_table* table, const Read& read) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (table == nullptr) return 0;
+  if (table->is_on_servers) return read(table->table);
   absl::MutexLock lock(&table->mutex);
   return read(table->table);
 }
@@ -147,12 +159,8 @@ absl::Status CheckIds(const int64_t* ids, uint64_t count) {
 }
 
 absl::Status CheckAscending(const int64_t* ids, uint64_t count) {
-  for (uint64_t i = 1; i < count; ++i) {
-    if (ids[i] > ids[i - 1]) continue;
-    return absl::InvalidArgumentError(
-        absl::StrFormat("id %d comes after %d: ids ascend, each once", ids[i], ids[i - 1]));
-  }
-  return CheckIds(ids, std::min<uint64_t>(count, 1));
+  const absl::Status ascend = rows::CheckAscending(absl::MakeConstSpan(ids, count));
+  return ascend.ok() ? CheckIds(ids, std::min<uint64_t>(count, 1)) : ascend;
 }
 
 // Ids may be repeated, and in any order.
@@ -334,6 +342,7 @@ strata_code strata_join_table(strata_client* client, strata_table* table) {
       return index.status();
     });
     if (!joined.ok()) on.client = nullptr;
+    table->is_on_servers = joined.ok();
     return joined;
   });
 }

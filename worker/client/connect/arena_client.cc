@@ -12,9 +12,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "common/diverged.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "kernels/kernels.h"
+#include "rows/row_key.h"
 #include "worker/client/aggregator_link.h"
 #include "worker/client/client.h"
 #include "worker/client/local_link.h"
@@ -364,17 +366,11 @@ absl::Status ArenaClient::ExpectRows(int table, absl::Span<const uint64_t> ids,
   if (table < 0 || table >= static_cast<int>(tables_.size())) {
     return absl::InvalidArgumentError(absl::StrCat(call, ": no table ", table));
   }
-  const auto wrong = [&](const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat("table \"", tables_[table].name, "\": ", what));
-  };
-  for (size_t i = 1; i < ids.size(); ++i) {
-    if (ids[i] <= ids[i - 1]) {
-      return wrong(
-          absl::StrFormat("id %d comes after %d: ids ascend, each once", ids[i], ids[i - 1]));
-    }
+  absl::Status valid = rows::CheckAscending(ids);
+  if (valid.ok() && !ids.empty() && ids.back() > rows::kIdMax) {
+    valid = absl::InvalidArgumentError(absl::StrFormat("id %d is not below 2^63", ids.back()));
   }
-  if (ids.empty() || ids.back() >> 63 == 0) return absl::OkStatus();
-  return wrong(absl::StrFormat("id %d is not below 2^63", ids.back()));
+  return Prefixed(absl::StrCat("table \"", tables_[table].name, "\": "), valid);
 }
 
 absl::Status ArenaClient::LookUp(int table, absl::Span<const uint64_t> ids, float* to) {
@@ -392,6 +388,10 @@ absl::Status ArenaClient::Push(int table, absl::Span<const uint64_t> ids, const 
   constexpr char kCall[] = "rows().Push";
   if (absl::Status status = Expect(Phase::kInStep, kCall); !status.ok()) return status;
   if (absl::Status status = ExpectRows(table, ids, kCall); !status.ok()) return status;
+  if (step_samples_ == 0 && !ids.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("table \"%s\": has gradients in a step of 0 samples", tables_[table].name));
+  }
   const auto rounded = static_cast<float>(rate);
   if (!std::isfinite(rounded) || rate < 0) {
     return absl::InvalidArgumentError(

@@ -96,12 +96,12 @@ absl::Status LinkDriver::Send(const WireAction& action, absl::Time now, Driven* 
   TraceLog* const trace = CarriesClock(header) ? trace_ : nullptr;
   TraceSpan span(trace, proto::TraceEvent::SEND, ChunkId(header.chunk),
                  trace != nullptr ? trace->StepOf(header.clock) : 0);
-  // A closed connection also shows as kDisconnected; only a full queue must be reported.
-  if (endpoint_->Send(action.connection, action.frame).code() ==
-      absl::StatusCode::kResourceExhausted) {
+  absl::Status sent = endpoint_->Send(action.connection, action.frame);
+  if (absl::IsResourceExhausted(sent)) {
     return driven->core->OnLinkEvent(LinkEvent::QueueFull(action), now, &driven->actions);
   }
-  return absl::OkStatus();
+  // A closed connection also shows as kDisconnected.
+  return absl::IsNotFound(sent) ? absl::OkStatus() : sent;
 }
 
 absl::Status LinkDriver::Do(const WireAction& action, Driven* driven) {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <map>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
 #include "common/job/connections.h"
+#include "common/job/job.h"
 #include "common/job/placement.h"
 #include "common/os/limits.h"
 #include "common/require.h"
@@ -17,12 +17,27 @@ namespace strata::worker {
 
 using wire::Op;
 
+namespace {
+
+// Divides ids into groups, of which `group_of` returns an id's; the places in each ascend.
+template <typename GroupOf>
+std::vector<std::vector<uint32_t>> Divide(absl::Span<const uint64_t> ids, size_t groups,
+                                          const GroupOf& group_of) {
+  std::vector<std::vector<uint32_t>> places(groups);
+  for (uint32_t place = 0; place < ids.size(); ++place) {
+    places[group_of(ids[place])].push_back(place);
+  }
+  return places;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<RowsCore>> RowsCore::Create(const CoreOptions& options) {
   const proto::Placement& placement = options.record.placement();
   absl::StatusOr<std::vector<rows::TableSpec>> tables = rows::TablesOf(options.record.layout());
   if (!tables.ok()) return tables.status();
   const auto buckets = static_cast<uint32_t>(placement.shard_of_bucket_size());
-  if (tables->empty() || !std::has_single_bit(buckets) || buckets > kBucketsMax) {
+  if (tables->empty() || !IsBucketCount(buckets)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "placement.shard_of_bucket has %d buckets, for %d tables", buckets, tables->size()));
   }
@@ -63,30 +78,18 @@ uint32_t RowsCore::BucketOf(uint32_t table, uint64_t id) const {
   return static_cast<uint32_t>(rows::HighBits(hash, bucket_bits_));
 }
 
-std::vector<RowsCore::Places> RowsCore::ByBucket(uint32_t table,
-                                                 absl::Span<const uint64_t> ids) const {
-  std::vector<Places> places(buckets_.size());
-  for (uint32_t place = 0; place < ids.size(); ++place) {
-    places[BucketOf(table, ids[place])].push_back(place);
-  }
-  return places;
-}
-
-std::vector<RowsCore::Places> RowsCore::ByLink(uint32_t table,
-                                               absl::Span<const uint64_t> ids) const {
-  std::vector<Places> places(links_.size());
-  for (uint32_t place = 0; place < ids.size(); ++place) {
-    places[buckets_[BucketOf(table, ids[place])].link].push_back(place);
-  }
-  return places;
-}
-
 absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums, uint32_t samples,
                             absl::Time now, CoreActions* actions) {
   STRATA_REQUIRE(!is_pushing());
+  uint64_t bytes = 0;
+  for (const wire::RowsSection& of_table : sums) {
+    bytes += RowBytes(of_table.ids.size(), columns_[of_table.table]);
+  }
+  if (absl::Status few = CheckBytes(bytes); !few.ok()) return NamedBy(options_.node, few);
   std::vector<std::vector<Places>> places;
   for (const wire::RowsSection& of_table : sums) {
-    places.push_back(ByBucket(of_table.table, of_table.ids));
+    places.push_back(Divide(of_table.ids, buckets_.size(),
+                            [&](uint64_t id) { return BucketOf(of_table.table, id); }));
   }
   unanswered_ = static_cast<uint32_t>(buckets_.size());
   for (uint32_t bucket = 0; bucket < buckets_.size(); ++bucket) {
@@ -95,6 +98,13 @@ absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums, uint32_t s
   }
   ++clock_;
   return absl::OkStatus();
+}
+
+absl::Status RowsCore::CheckBytes(uint64_t bytes) const {
+  const uint64_t most = RowBytesPerStep(options_.record.job());
+  if (bytes <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%d bytes of rows in a step, more than rows.bytes_per_step, %d", bytes, most));
 }
 
 absl::Status RowsCore::PushTo(uint32_t bucket, absl::Span<const wire::RowsSection> sums,
@@ -154,7 +164,8 @@ void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_
     return;
   }
   if (ids.empty()) return found_.push_back({.request = request, .is_last = true});
-  std::vector<Places> places = ByLink(table, ids);
+  std::vector<Places> places =
+      Divide(ids, links_.size(), [&](uint64_t id) { return buckets_[BucketOf(table, id)].link; });
   for (size_t link = 0; link < links_.size(); ++link) {
     if (places[link].empty()) continue;
     std::vector<uint64_t> own;
@@ -180,6 +191,27 @@ void RowsCore::Finish(absl::Time now, CoreActions* actions) {
   header.clock = clock_;
   for (ShardLink& link : links_) link.Ask(header, Bytes(), now, &actions->wire);
   retiring_ = static_cast<uint32_t>(links_.size());
+}
+
+void RowsCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
+  for (const ShardLink& link : links_) {
+    auto& shards = *activity->mutable_shards();
+    auto of_shard = std::find_if(shards.begin(), shards.end(), [&](const auto& shard) {
+      return shard.address() == link.address();
+    });
+    if (of_shard == shards.end()) {
+      proto::ShardActivity* const added = activity->add_shards();
+      added->set_address(link.address());
+      added->set_connected(true);
+      of_shard = shards.end() - 1;
+    }
+    const LinkActivity own = link.Activity(now);
+    if (own.connected) continue;
+    of_shard->set_connected(false);
+    of_shard->set_error(own.error);
+    of_shard->set_oldest_ms(
+        std::max(of_shard->oldest_ms(), absl::ToInt64Milliseconds(own.down_for)));
+  }
 }
 
 ShardLink* RowsCore::Find(transport::ConnectionId connection) {
@@ -255,8 +287,8 @@ absl::Status RowsCore::OnFound(const ShardLink& link, const wire::Header& asked,
   const uint64_t values = lookup->second.places.size() * uint64_t{lookup->second.columns};
   if (frame.header.element_count != values) {
     return absl::InternalError(
-        absl::StrFormat("server %s answered a lookup in bucket %d with %d values instead of %d",
-                        link.address(), asked.chunk, frame.header.element_count, values));
+        absl::StrFormat("server %s answered a lookup with %d values instead of %d", link.address(),
+                        frame.header.element_count, values));
   }
   const auto open = open_.find(lookup->second.request);
   found_.push_back({.request = lookup->second.request,
@@ -272,14 +304,6 @@ absl::Time RowsCore::deadline() const {
   absl::Time due = absl::InfiniteFuture();
   for (const ShardLink& link : links_) due = std::min(due, link.deadline());
   return due;
-}
-
-uint64_t RowsCore::bytes_sent() const {
-  uint64_t bytes = 0;
-  for (const ShardLink& link : links_) {
-    bytes += link.bytes_sent(Op::kPushPull) + link.bytes_sent(Op::kLookup);
-  }
-  return bytes;
 }
 
 }  // namespace strata::worker

@@ -36,10 +36,12 @@ class RowsCore final : public LinkCore {
   const std::vector<rows::TableSpec>& tables() const { return tables_; }
 
   // Pushes the node's next step: for each of some tables, ascending, the sums of its rows'
-  // gradients. Everything is copied. Errors: InvalidArgument: a bucket's rows do not fit into a
-  // frame. REQUIRES: !is_pushing().
+  // gradients. Everything is copied. Errors: InvalidArgument: CheckBytes, or a bucket's rows do not
+  // fit into a frame. REQUIRES: !is_pushing().
   absl::Status Push(absl::Span<const wire::RowsSection> sums, uint32_t samples, absl::Time now,
                     CoreActions* actions);
+  // Errors: InvalidArgument naming rows.bytes_per_step, if a step has more RowBytes.
+  absl::Status CheckBytes(uint64_t bytes) const;
   // Returns whether part of the last push is unanswered.
   bool is_pushing() const { return unanswered_ > 0; }
 
@@ -63,12 +65,12 @@ class RowsCore final : public LinkCore {
   // Returns whether all shards know that.
   bool is_finished() const { return is_finished_; }
 
+  // Adds the links to the activity of the exchange: a shard is connected if this one is, too.
+  void AddActivity(absl::Time now, proto::NodeActivity* activity) const;
+
   absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) override;
   absl::Time deadline() const override;
   const std::string& address(LinkId link) const override { return links_[link.value()].address(); }
-
-  // Bytes of all frames sent for pushes and lookups.
-  uint64_t bytes_sent() const;
 
  private:
   struct Bucket {
@@ -90,9 +92,6 @@ class RowsCore final : public LinkCore {
   RowsCore(const CoreOptions& options, std::vector<rows::TableSpec> tables);
 
   uint32_t BucketOf(uint32_t table, uint64_t id) const;
-  // Divide ids of a table by their buckets, or by the links to these; the places ascend.
-  std::vector<Places> ByBucket(uint32_t table, absl::Span<const uint64_t> ids) const;
-  std::vector<Places> ByLink(uint32_t table, absl::Span<const uint64_t> ids) const;
   absl::Status PushTo(uint32_t bucket, absl::Span<const wire::RowsSection> sums,
                       const std::vector<std::vector<Places>>& places, uint32_t samples,
                       absl::Time now, CoreActions* actions);

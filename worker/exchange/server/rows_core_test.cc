@@ -20,6 +20,7 @@ CoreOptions Options() {
   CoreOptions options;
   proto::JobRecord& record = options.record;
   record.set_job_id(7);
+  record.mutable_job()->mutable_rows()->set_bytes_per_step(1 << 30);
   proto::LogicalNode* const node = record.mutable_view()->add_nodes();
   node->set_ranks(1);
   for (uint32_t i = 0; i < kColumns.size(); ++i) {
@@ -136,6 +137,44 @@ TEST_F(RowsCoreTest, EachBucketGetsItsRowsOfAStepOrAnEmptyFrame) {
     EXPECT_EQ(action.frame.header.base_version, 9u);
     EXPECT_EQ(action.frame.header.flags, wire::kFlagEmpty);
   }
+}
+
+TEST_F(RowsCoreTest, AStepWithMoreBytesThanTheJobAllowsIsRefused) {
+  CoreOptions options = Options();
+  options.record.mutable_job()->mutable_rows()->set_bytes_per_step(1024);
+  core_ = *RowsCore::Create(options);
+  // 16 bytes each, of two columns.
+  std::vector<uint64_t> ids(65);
+  for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = i;
+  const std::vector<float> sums(2 * ids.size());
+  const absl::Status refused =
+      core_->Push({{.table = 1, .rate = 1, .ids = ids, .values = sums.data()}}, 1, now_, &actions_);
+  EXPECT_EQ(refused.message(),
+            "node 0: 1040 bytes of rows in a step, more than rows.bytes_per_step, 1024");
+  EXPECT_FALSE(core_->is_pushing());
+  ids.pop_back();
+  EXPECT_TRUE(
+      core_->Push({{.table = 1, .rate = 1, .ids = ids, .values = sums.data()}}, 1, now_, &actions_)
+          .ok());
+}
+
+TEST_F(RowsCoreTest, AShardWhoseLinkForRowsIsDownIsShownAsNotConnected) {
+  proto::NodeActivity activity;
+  activity.add_shards()->set_address("tcp://s1:1");
+  activity.mutable_shards(0)->set_connected(true);
+  proto::NodeActivity up = activity;
+  core_->AddActivity(now_, &up);
+  ASSERT_EQ(up.shards_size(), 2);  // one has rows alone
+  EXPECT_TRUE(up.shards(0).connected());
+  EXPECT_TRUE(up.shards(1).connected());
+  EXPECT_EQ(up.shards(1).address(), "tcp://s0:1");
+  Do(LinkEvent::Lost(ConnectionId(2), absl::UnavailableError("it is gone")));
+  now_ += absl::Seconds(3);
+  core_->AddActivity(now_, &activity);
+  EXPECT_FALSE(activity.shards(0).connected());
+  EXPECT_EQ(activity.shards(0).error(), "it is gone");
+  EXPECT_EQ(activity.shards(0).oldest_ms(), 3000);
+  EXPECT_TRUE(activity.shards(1).connected());
 }
 
 TEST_F(RowsCoreTest, RowsComeBackToTheirPlacesAndLookupsAreMatchedByTheirNumber) {
