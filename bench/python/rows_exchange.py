@@ -52,7 +52,7 @@ class StrataSide:
 
         self.torch, self.finish = torch, st.finish
         self.model = st.Embedding("rows", options.dim, capacity=options.ids,
-                                  optimizer=st.RowSGD(RATE), init=st.Constant(0.0))
+                                  optimizer=st.RowSGD(RATE), init=st.Constant(1.0))
         own = torch.optim.SGD(self.model.parameters(), RATE)
         self.optimizer = st.DistributedOptimizer(own, self.model)
         self.optimizer.samples = 1
@@ -77,7 +77,7 @@ class MxnetSide:
 
         self.mx, self.shape = mx, (options.ids, options.dim)
         self.store = mx.kv.create("dist_async")
-        self.store.init("rows", mx.nd.zeros(self.shape).tostype("row_sparse"))
+        self.store.init("rows", mx.nd.ones(self.shape).tostype("row_sparse"))
         self.store.set_optimizer(mx.optimizer.SGD(learning_rate=RATE, wd=0.0))
         self.ones = mx.nd.ones((options.rows, options.dim))
         self.out = mx.nd.sparse.zeros("row_sparse", self.shape)
@@ -196,8 +196,8 @@ def measure(options, sides):
         for id_ in batch(options, step):
             counts[id_] = counts.get(id_, 0) + 1
     for side in sides:
-        for id_, value in side.ask("end").items():
-            expected = -RATE * counts[int(id_)]
+        for id_, value in side.ask("end").items():  # rows begin with 1
+            expected = 1.0 - RATE * counts[int(id_)]
             if value != expected:
                 fail(f"{side.name}: row {id_} is {value}, not {expected}")
 
