@@ -37,6 +37,8 @@ step "jobs that resume again and again" \
   bazel test --test_output=errors //tests/e2e:resume_soak
 step "all tests and benchmarks of a bundle, on the fake device" \
   bazel test --test_output=errors --test_arg=--whole //tests/gpu:bundle_test
+step "each kind of case beside DDP" \
+  bazel test --test_output=errors --test_env=STRATA_WHOLE=1 //bench:against_ddp_test
 step "fuzzing, 10 minutes a target" tests/fuzz.sh --seconds 600
 
 echo "$passed passed, $failed failed"

@@ -46,7 +46,7 @@ class ClientDevices {
 };
 
 // Tables of rows that the job's servers keep: Client::rows(). Only in jobs with servers
-// (exchange: PARAMETER_SERVER), in async mode.
+// (exchange: PARAMETER_SERVER).
 //
 // Threads: the client's. Errors as of Client's calls; InvalidArgument also: no such table, ids that
 // do not ascend or are not below 2^63.
@@ -57,10 +57,10 @@ class ClientRows {
   // Adds a table and returns its index, 0 for the first. Before Allocate; the same on every rank.
   virtual absl::StatusOr<int> Add(const rows::TableSpec& table) = 0;
 
-  // Blocks until `to` has the present weights of the rows, ids.size() x columns values: with all
-  // steps that this rank has finished, and what other nodes have pushed by now. A rank that has
-  // finished a step waits until the others of its node have, too. Between Start and Finish. Ids
-  // ascend, each once.
+  // Blocks until `to` has the present weights of the rows, ids.size() x columns values: in sync
+  // with the steps of all ranks before this one, in async with all steps that this rank has
+  // finished and what other nodes have pushed by now. A rank that has finished a step waits until
+  // the others of its node have, too. Between Start and Finish. Ids ascend, each once.
   virtual absl::Status LookUp(int table, absl::Span<const uint64_t> ids, float* to) = 0;
   // Adds gradients, ids.size() x columns sums over this rank's samples, to those of the step, for
   // which the table's learning rate is `rate`, the same on all ranks and in all calls of a step.

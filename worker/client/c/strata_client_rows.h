@@ -13,7 +13,8 @@
  * least 0. Errors name the table: STRATA_INVALID_ARGUMENT (a null table, an id, a field),
  * STRATA_RESOURCE_EXHAUSTED.
  *
- * Threads: any; calls of the same table wait for each other.
+ * Threads: any; calls of the same table wait for each other. If its rows are on servers, a call that
+ * comes during another one, as from a signal handler, fails with STRATA_FAILED_PRECONDITION.
  */
 
 #include <stddef.h>
