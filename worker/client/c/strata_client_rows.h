@@ -13,8 +13,8 @@
  * least 0. Errors name the table: STRATA_INVALID_ARGUMENT (a null table, an id, a field),
  * STRATA_RESOURCE_EXHAUSTED.
  *
- * Threads: any; calls of the same table wait for each other. If its rows are on servers, a call that
- * comes during another one, as from a signal handler, fails with STRATA_FAILED_PRECONDITION.
+ * Threads: any; calls of the same table wait for each other. If its rows are on servers, a call
+ * that comes during another one, as from a signal handler, fails with STRATA_FAILED_PRECONDITION.
  */
 
 #include <stddef.h>
@@ -105,10 +105,10 @@ STRATA_API strata_code strata_forget_rows(strata_table* table);
  * learning rate is not a finite number >= 0 of fp32. */
 STRATA_API strata_code strata_step_rows(strata_table* table, double lr, strata_row_counts* counts);
 
-/* Before strata_allocate: the job's servers have the table's rows, if it has servers and its mode
- * is async; all ranks do the same. From strata_start on, strata_lookup_rows blocks until it has
- * their present weights. The client lives as long as the table. Errors: STRATA_FAILED_PRECONDITION:
- * the table has joined before, or has rows of its own. */
+/* Before strata_allocate: the job's servers have the table's rows, if it has servers; all ranks do
+ * the same. From strata_start on, strata_lookup_rows blocks until it has their present weights. The
+ * client lives as long as the table. Errors: STRATA_FAILED_PRECONDITION: the table has joined
+ * before, or has rows of its own. */
 STRATA_API strata_code strata_join_table(strata_client* client, strata_table* table);
 /* Within a step, gives the servers the gradients that were pushed, times `scale`: what is given are
  * sums over this rank's samples. `lr`: the table's learning rate in this step, the same on all
