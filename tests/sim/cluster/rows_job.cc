@@ -31,6 +31,9 @@ using worker::RowsCore;
 
 constexpr uint32_t kRowNodes = 4, kRowShards = 2, kRowBuckets = 8, kRowIds = 40;
 constexpr uint64_t kRowSteps = 12;
+// Invariants.
+constexpr char kOnce[] = "rows count exactly once";
+constexpr char kBitsOfSync[] = "rows have the bits of sync";
 constexpr uint32_t kBatch = 4;  // the samples of a rank, as its job says
 
 proto::JobRecord RecordWithTable(const std::string& mode, float initial) {
@@ -276,27 +279,27 @@ class RowsWorld {
         const float weight = found.weights.floats()[i];
         ++outcome_.looked_up;
         if (is_sync_) {
-          if (weight != Expected(id, node->step)) Differs("a lookup in sync", id);
+          if (weight != Expected(id, node->step)) Differs(kBitsOfSync, id);
           continue;
         }
         float most = 0;
         for (Node& other : nodes_) most += other.own[id];
         if (is_async_ && weight > initial_ - node->own[id]) {
-          Differs("a node sees its own pushes", id);
+          Differs("a node sees its own rows", id);
         }
         // A lazy node that has pushed t clocks has been answered once all have pushed t - s.
         float least = 0;
         for (uint64_t clock = 0; !is_async_ && clock + bound_ < node->step; ++clock) {
           for (const auto& [other, sum] : pushed_[{clock, id}]) least += Counted(sum);
         }
-        if (weight > initial_ - least) Differs("a node is at most s clocks ahead", id);
-        if (weight < initial_ - most) Differs("exactly once", id);
+        if (weight > initial_ - least) Differs("rows are at most s clocks old", id);
+        if (weight < initial_ - most) Differs(kOnce, id);
       }
       if (found.is_last) node->does = Node::Does::kPushes;
     }
   }
-  void Differs(const std::string& what, uint64_t id) {
-    Violate(absl::StrFormat("rows: %s: row %d differs", what, id));
+  void Differs(const std::string& invariant, uint64_t id) {
+    Violate(absl::StrFormat("%s: row %d differs", invariant, id));
   }
   bool AllDone() const {
     return std::all_of(nodes_.begin(), nodes_.end(),
@@ -309,7 +312,7 @@ class RowsWorld {
     uint64_t expected = 0;
     for (uint32_t n = 0; n < kRowNodes; ++n) expected += StepsOf(n) * kRowBuckets;
     if (pushes != expected) {
-      Violate(absl::StrFormat("rows: exactly once: %d pushes counted", pushes));
+      Violate(absl::StrFormat("%s: %d pushes counted", kOnce, pushes));
     }
     // A node that has come back reads the final rows.
     for (uint64_t id = 0; id < kRowIds; ++id) {
@@ -334,7 +337,7 @@ class RowsWorld {
       for (Node& node : nodes_) sum += node.own[id];
       const float expected = is_sync_ ? Expected(id, kRowSteps) : initial_ - sum;
       if (actions[0].frame.payload.floats()[0] != expected) {
-        Differs(is_sync_ ? "the bits of sync" : "exactly once", id);
+        Differs(is_sync_ ? kBitsOfSync : kOnce, id);
       }
     }
   }
