@@ -26,6 +26,11 @@ constexpr uint64_t HighBits(uint64_t hash, uint32_t bits) {
   return bits == 0 ? 0 : hash >> (64 - bits);
 }
 
+// Returns the bucket of a row among 2^bits.
+constexpr uint32_t BucketOf(uint64_t table_seed, uint64_t id, uint32_t bits) {
+  return static_cast<uint32_t>(HighBits(HashOf(table_seed, id), bits));
+}
+
 // Errors: InvalidArgument naming an id that does not follow the one before.
 template <typename Id>
 absl::Status CheckAscending(absl::Span<const Id> ids) {

@@ -153,8 +153,7 @@ class Side:
         try:
             connection, _ = listener.accept()
         except TimeoutError:
-            self.log.seek(0)
-            fail(f"{name}: its worker has not come: {self.log.read()[-2000:]}")
+            self.give_up("has not come")
         connection.settimeout(LIMIT_S)
         self.lines = connection.makefile("rw")
         self.times = []
@@ -170,9 +169,12 @@ class Side:
         self.lines.flush()
         answer = self.lines.readline()
         if not answer:
-            self.log.seek(0)
-            fail(f"{self.name}: its worker has ended: {self.log.read()[-2000:]}")
+            self.give_up("has ended")
         return json.loads(answer)
+
+    def give_up(self, why):
+        self.log.seek(0)
+        fail(f"{self.name}: its worker {why}: {self.log.read()[-2000:]}")
 
     def end(self):
         for process in self.processes:

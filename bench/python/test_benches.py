@@ -1,5 +1,5 @@
-"""The benchmarks of checkpoints, of nodes that die, join and leave, and of rows, at a
-tiny size: each runs, and its values are right."""
+"""The benchmarks of checkpoints, of rows, and of nodes that die, join and leave, at a tiny size:
+each runs, and its values are right."""
 
 import json
 import os

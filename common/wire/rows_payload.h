@@ -57,7 +57,7 @@ class DecodedRows {
   // The values of an answer.
   size_t wanted_values() const { return wanted_values_; }
   size_t payload_bytes() const { return payload_.size(); }
-  // Of the payload, and of what was decoded.
+  // Returns the bytes of the payload and of the decoded copies.
   size_t memory_bytes() const {
     return payload_.size() + ids_.size() * sizeof(uint64_t) + unaligned_.size() * sizeof(float);
   }

@@ -22,6 +22,10 @@ namespace {
 // Clocks of a node that are counted at a time: it is in few at once.
 constexpr size_t kClocksCounted = 4;
 
+uint32_t Saturated(uint64_t count) {
+  return static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardRows>> ShardRows::Create(const RowsPlan& plan, size_t nodes) {
@@ -63,7 +67,8 @@ PushResult ShardRows::OnPush(size_t index, size_t node, const wire::Frame& frame
   if (header.clock < progress.received) {
     const bool is_waiting = progress.waiting && header.clock + 1 == progress.received;
     if (is_waiting) return {.duplicate = true, .unchanged = true};
-    due->push_back(AnswerTo(index, node, rows.get()));
+    const uint64_t gate = plan_.gate ? bucket.nodes.Gate() : 0;
+    due->push_back(AnswerTo(index, node, gate, rows.get()));
     due->back().clock = header.clock;
     return {.duplicate = true};
   }
@@ -76,7 +81,8 @@ PushResult ShardRows::OnPush(size_t index, size_t node, const wire::Frame& frame
   Take(&bucket, node, header, rows);
   if (!plan_.is_per_clock) ApplyPush(&bucket, node, header, rows);
   ApplyClocks(index, due);
-  CollectDue(index, due);
+  // Without a gate nobody else waits.
+  CollectDue(index, plan_.gate ? 0 : node, plan_.gate ? bucket.nodes.size() : node + 1, due);
   return {};
 }
 
@@ -105,8 +111,7 @@ void ShardRows::Take(Bucket* bucket, size_t node, const wire::Header& header, co
   NodeProgress& progress = bucket->nodes[node];
   OfNode& of_node = bucket->of_node[node];
   const uint64_t known = std::max(header.base_version, of_node.seen);
-  progress.versions_behind =
-      static_cast<uint32_t>(std::min<uint64_t>(bucket->version - known, UINT32_MAX));
+  progress.versions_behind = Saturated(bucket->version - known);
   ++progress.received;
   progress.waiting = true;
   progress.incarnation = header.incarnation;
@@ -160,7 +165,7 @@ void ShardRows::ApplyPush(Bucket* bucket, size_t node, const wire::Header& heade
       refused += Update(*bucket, section.table, {section.ids, section.values, nullptr},
                         static_cast<float>(section.rate * share), header.sample_count);
     }
-    bucket->of_node[node].refused = static_cast<uint32_t>(std::min<uint64_t>(refused, UINT32_MAX));
+    bucket->of_node[node].refused = Saturated(refused);
   }
   ++bucket->version;
 }
@@ -174,20 +179,23 @@ void ShardRows::ApplyClocks(size_t index, std::vector<RowsAnswer>* due) {
          bucket.open.begin()->first < gate) {
     const auto clock = bucket.open.begin();
     const absl::Status applied = ApplyClock(&bucket, clock->second);
-    if (!applied.ok()) {
-      bucket.failed = RefusePush(ErrorCode::kNotFinite, std::string(applied.message()));
-    }
-    for (size_t node = 0; node < bucket.nodes.size() && !applied.ok(); ++node) {
-      // Whatever else it waits for, its job has come to its end.
-      if (!std::exchange(bucket.nodes[node].waiting, false)) continue;
-      due->push_back({.bucket = index, .node = node, .clock = clock->first});
-      // No error is longer than the push that it answers.
-      const Rows& push = clock->second.pushes[node];
-      const size_t most = push == nullptr ? 0 : push->payload_bytes();
-      due->back().error =
-          RefusePush(ErrorCode::kNotFinite, std::string(applied.message().substr(0, most)));
-    }
+    if (!applied.ok()) Fail(index, *clock, std::string(applied.message()), due);
     bucket.open.erase(clock);
+  }
+}
+
+void ShardRows::Fail(size_t index, const std::pair<const uint64_t, OpenClock>& clock,
+                     const std::string& why, std::vector<RowsAnswer>* due) {
+  Bucket& bucket = buckets_[index];
+  bucket.failed = RefusePush(ErrorCode::kNotFinite, why);
+  for (size_t node = 0; node < bucket.nodes.size(); ++node) {
+    // Whatever else it waits for, its job has come to its end.
+    if (!std::exchange(bucket.nodes[node].waiting, false)) continue;
+    due->push_back({.bucket = index, .node = node, .clock = clock.first});
+    // No error is longer than the push that it answers.
+    const Rows& push = clock.second.pushes[node];
+    const size_t most = push == nullptr ? 0 : push->payload_bytes();
+    due->back().error = RefusePush(ErrorCode::kNotFinite, why.substr(0, most));
   }
 }
 
@@ -204,9 +212,7 @@ absl::Status ShardRows::ApplyClock(Bucket* bucket, const OpenClock& clock) {
     refused += Update(*bucket, table, sum, clock.rates[table]->first, clock.samples);
   }
   ++bucket->version;
-  for (OfNode& node : bucket->of_node) {
-    node.refused = static_cast<uint32_t>(std::min<uint64_t>(refused, UINT32_MAX));
-  }
+  for (OfNode& node : bucket->of_node) node.refused = Saturated(refused);
   return absl::OkStatus();
 }
 
@@ -242,27 +248,28 @@ absl::StatusOr<ShardRows::Sum> ShardRows::AddUp(const OpenClock& clock, uint32_t
 
 uint64_t ShardRows::Update(const Bucket& bucket, uint32_t table, const Sum& sum, float rate,
                            uint64_t samples) {
-  const auto clock = static_cast<uint32_t>(std::min<uint64_t>(bucket.nodes.MinClock(), UINT32_MAX));
+  const uint32_t clock = Saturated(bucket.nodes.MinClock());
   const rows::RowStep step{.lr = rate,
                            .gradient_scale = static_cast<float>(1.0 / static_cast<double>(samples)),
                            .number = bucket.version + 1};
   return tables_[table]->Update(sum.ids, sum.values, step, clock).refused;
 }
 
-void ShardRows::CollectDue(size_t index, std::vector<RowsAnswer>* due) {
+void ShardRows::CollectDue(size_t index, size_t begin, size_t end, std::vector<RowsAnswer>* due) {
   Bucket& bucket = buckets_[index];
   const uint64_t gate = plan_.gate ? bucket.nodes.Gate() : 0;
-  for (size_t node = 0; node < bucket.nodes.size(); ++node) {
+  for (size_t node = begin; node < end; ++node) {
     NodeProgress& progress = bucket.nodes[node];
     if (!progress.waiting) continue;
     if (plan_.gate && !plan_.gate->MayAnswer(progress.received - 1, gate)) continue;
     progress.waiting = false;
     const Rows wants = std::exchange(bucket.of_node[node].wants, nullptr);
-    due->push_back(AnswerTo(index, node, wants.get()));
+    due->push_back(AnswerTo(index, node, gate, wants.get()));
   }
 }
 
-RowsAnswer ShardRows::AnswerTo(size_t index, size_t node, const wire::DecodedRows* wants) const {
+RowsAnswer ShardRows::AnswerTo(size_t index, size_t node, uint64_t gate,
+                               const wire::DecodedRows* wants) const {
   const Bucket& bucket = buckets_[index];
   const uint64_t clock = bucket.nodes[node].received - 1;
   RowsAnswer answer = {.bucket = index,
@@ -270,7 +277,7 @@ RowsAnswer ShardRows::AnswerTo(size_t index, size_t node, const wire::DecodedRow
                        .clock = clock,
                        .staleness = bucket.nodes[node].versions_behind,
                        .refused = bucket.of_node[node].refused};
-  if (plan_.gate) answer.staleness = StalenessGate::StalenessOf(clock, bucket.nodes.Gate());
+  if (plan_.gate) answer.staleness = StalenessGate::StalenessOf(clock, gate);
   if (wants != nullptr) answer.wanted = Wanted(*wants);
   return answer;
 }
@@ -298,7 +305,7 @@ PushResult ShardRows::Decode(std::optional<size_t> bucket, const wire::Frame& fr
     for (const wire::RowsSection& section : sections) {
       const rows::TableSpec& spec = plan_.tables[section.table];
       for (const uint64_t id : section.ids) {
-        const uint64_t at = rows::HighBits(rows::HashOf(spec.seed, id), plan_.bucket_bits);
+        const uint32_t at = rows::BucketOf(spec.seed, id, plan_.bucket_bits);
         if (bucket ? at == plan_.buckets[*bucket] : index_of_[at] != kNotHere) continue;
         return RefusePush(
             ErrorCode::kWrongChunk,
@@ -342,9 +349,9 @@ absl::StatusOr<Bytes> ShardRows::Lookup(size_t node, const wire::Frame& frame) {
   if (decoded.error != ErrorCode::kNone) return absl::InvalidArgumentError(decoded.reason);
   if (!rows->pushed().empty()) return absl::InvalidArgumentError("LOOKUP pushes rows");
   // A repeated one may come after others.
-  if (frame.header.clock >= newest_lookup_[node]) {
+  if (plan_.damps && frame.header.clock >= newest_lookup_[node]) {
     newest_lookup_[node] = frame.header.clock;
-    if (plan_.damps) Note(node, *rows);
+    Note(node, *rows);
   }
   return Wanted(*rows);
 }
@@ -353,8 +360,7 @@ void ShardRows::Note(size_t node, const wire::DecodedRows& rows) {
   for (const wire::RowsSection& section : rows.wanted()) {
     const uint64_t seed = plan_.tables[section.table].seed;
     for (const uint64_t id : section.ids) {
-      Bucket& bucket =
-          buckets_[index_of_[rows::HighBits(rows::HashOf(seed, id), plan_.bucket_bits)]];
+      Bucket& bucket = buckets_[index_of_[rows::BucketOf(seed, id, plan_.bucket_bits)]];
       bucket.of_node[node].seen = bucket.version;
     }
   }
@@ -364,7 +370,7 @@ void ShardRows::OnRetire(size_t node, std::vector<RowsAnswer>* due) {
   for (size_t index = 0; index < buckets_.size(); ++index) {
     buckets_[index].nodes[node].retired = true;
     ApplyClocks(index, due);
-    CollectDue(index, due);
+    CollectDue(index, 0, buckets_[index].nodes.size(), due);
   }
 }
 
@@ -376,7 +382,7 @@ size_t ShardRows::memory_bytes() const {
       for (const Rows& push : open.pushes) bytes += push == nullptr ? 0 : push->memory_bytes();
     }
     for (size_t node = 0; node < bucket.of_node.size(); ++node) {
-      // Those of a clock that is open count there.
+      // The pushes of an open clock are counted above.
       const Rows& wants = bucket.of_node[node].wants;
       if (wants != nullptr && (wants->pushed().empty() || !plan_.is_per_clock)) {
         bytes += wants->memory_bytes();

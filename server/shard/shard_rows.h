@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,7 +65,7 @@ class ShardRows {
   uint64_t MinClock(size_t bucket) const { return buckets_[bucket].nodes.MinClock(); }
   // Pushes applied to the bucket.
   uint64_t version(size_t bucket) const { return buckets_[bucket].version; }
-  // Of the tables, and of pushes that wait for others.
+  // Returns the bytes of the tables and of pushes that wait.
   size_t memory_bytes() const;
 
  private:
@@ -76,7 +77,7 @@ class ShardRows {
     // By table, if a push has rows of it: the rate of the step, and the node that said so.
     std::vector<std::optional<std::pair<float, size_t>>> rates;
   };
-  // What a bucket knows of a node besides its progress.
+  // A node's data in a bucket, besides its progress.
   struct OfNode {
     Rows wants;            // what its unanswered push wants; null: nothing
     uint64_t seen = 0;     // the version that it has looked up
@@ -122,8 +123,14 @@ class ShardRows {
   // Updates rows of a table. Returns how many had no room.
   uint64_t Update(const Bucket& bucket, uint32_t table, const Sum& sum, float rate,
                   uint64_t samples);
-  void CollectDue(size_t index, std::vector<RowsAnswer>* due);
-  RowsAnswer AnswerTo(size_t index, size_t node, const wire::DecodedRows* wants) const;
+  // The clock cannot be applied, for the reason that all of its nodes are told.
+  void Fail(size_t index, const std::pair<const uint64_t, OpenClock>& clock, const std::string& why,
+            std::vector<RowsAnswer>* due);
+  // Appends the answers that are due to nodes from `begin` up to `end`.
+  void CollectDue(size_t index, size_t begin, size_t end, std::vector<RowsAnswer>* due);
+  // `gate`: the bucket's ChunkNodes::Gate(), if the plan has a gate.
+  RowsAnswer AnswerTo(size_t index, size_t node, uint64_t gate,
+                      const wire::DecodedRows* wants) const;
   Bytes Wanted(const wire::DecodedRows& rows) const;
   // The node has looked up the present version of the buckets of these rows.
   void Note(size_t node, const wire::DecodedRows& rows);

@@ -68,7 +68,8 @@ class EveryStep(Trainer):
         if self._is_alone or (exchange.has_passed and exchange.publishes_in_backward):
             return
         self._prepared.clear()
-        self.publish_rows()
+        self.check_rows_stepped()
+        self._given_rows = self.publish_rows()
         exchange.finish_pass()
         unused = exchange.read_used()
         exchange.read_into_gradients(unused)
@@ -144,11 +145,10 @@ class EveryStep(Trainer):
                     " scaler.step(), which looks at the gradients of all ranks"
                 )
             self.exchange_gradients()
-        elif not self._is_alone and self.tables is not None and self.tables.rates(optimizer):
-            late = next(iter(self.tables.rates(optimizer))).table.name
+        elif not self._is_alone and self.tables and (late := self.tables.rates(optimizer)):
             raise errors.OutOfOrder(
-                f'table "{late}": got gradients after those of the step were given: put all'
-                " backward passes of a step but the last one under no_sync()"
+                f'table "{next(iter(late)).table.name}": got gradients after those of the step were'
+                " given: put all backward passes of a step but the last one under no_sync()"
             )
         if self._is_alone:
             rates = {} if self.tables is None else self.tables.rates(optimizer)

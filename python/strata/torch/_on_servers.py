@@ -92,7 +92,6 @@ class Served(Trainer):
                     "clip_norm= for clip_grad_norm_, bfloat16 autocast for a GradScaler"
                 )
         self.publish_rows()
-        self._given_rows = None
         exchange.finish_pass()
         self._versions.clear()
         exchange.has_passed = False

@@ -113,26 +113,26 @@ class Trainer:
             params = [entry.param for entry in self.exchange.entries]
             torch.nn.utils.clip_grad_norm_(params, self.clip_norm)
 
-    def publish_rows(self) -> None:
-        """Begins the step, if it has not begun, and gives the servers the gradients of its rows."""
+    def publish_rows(self) -> str | None:
+        """Begins the step, if it has not begun, and gives the servers the gradients of its rows.
+        Returns the first table that has some; None: none has."""
         exchange = self.exchange
         if self.tables is None:
-            return
-        self.check_rows_stepped()
-        rates = {one: self.tables.rates(one) for one in exchange.optimizers}
-        first = next((module for of_it in rates.values() for module in of_it), None)
+            return None
+        (optimizer,) = exchange.optimizers  # the only one where servers have rows
+        rates = self.tables.rates(optimizer)
+        first = next((module.table.name for module in rates), None)
         if not exchange.in_pass:
-            exchange.begin_pass(exchange.first_gradient, has_rows=first is not None)
+            exchange.begin_pass(exchange.first_gradient, has_rows=bool(rates))
         samples = exchange.pass_samples
-        if first is not None and exchange.takes_samples_for_none:
+        if rates and exchange.takes_samples_for_none:
             raise errors.InvalidArgument(
-                f'table "{first.table.name}": has gradients in a step for which no samples were'
-                " said, and whose first dense gradient is zero: set optimizer.samples before"
-                " backward() in each step"
+                f'table "{first}": has gradients in a step for which no samples were said, and'
+                " whose first dense gradient is zero: set optimizer.samples before backward() in"
+                " each step"
             )
-        for one, of_it in rates.items():
-            self.tables.publish(one, of_it if samples else {}, samples)
-        self._given_rows = first.table.name if first is not None else None
+        self.tables.publish(optimizer, rates if samples else {}, samples)
+        return first
 
     def check_rows_stepped(self) -> None:
         """Raises `errors.OutOfOrder` if rows' gradients were given to the servers and no step

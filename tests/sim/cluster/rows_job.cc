@@ -238,7 +238,7 @@ class RowsWorld {
     Perform(n, std::move(actions));
   }
   uint32_t Samples() const { return is_sync_ ? 3 : is_on_arrival_ ? kBatch : 1; }
-  // What a gradient takes off a row, outside of sync.
+  // Returns how much a gradient changes its row in a mode other than sync.
   float Counted(float sum) const {
     if (is_async_) return sum;
     return is_on_arrival_ ? sum / kBatch / kRowNodes : sum / kRowNodes;
@@ -346,7 +346,8 @@ class RowsWorld {
   const uint64_t seed_;
   const bool is_sync_, is_async_, is_on_arrival_;
   const uint64_t bound_;  // lazy: the clocks that a node may be ahead
-  // Of rows: small in sync, so that no bit of a sum is lost in it; else sums are exact below it.
+  // The initial weight. It is small in sync, where each bit of a sum must show, and large
+  // elsewhere, where sums are exact.
   const float initial_;
   const proto::JobRecord record_;
   uint64_t draws_ = 0;

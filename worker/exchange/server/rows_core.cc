@@ -74,8 +74,7 @@ RowsCore::RowsCore(const CoreOptions& options, std::vector<rows::TableSpec> tabl
 }
 
 uint32_t RowsCore::BucketOf(uint32_t table, uint64_t id) const {
-  const uint64_t hash = rows::HashOf(tables_[table].seed, id);
-  return static_cast<uint32_t>(rows::HighBits(hash, bucket_bits_));
+  return rows::BucketOf(tables_[table].seed, id, bucket_bits_);
 }
 
 absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums, uint32_t samples,
