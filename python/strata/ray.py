@@ -18,6 +18,7 @@ __all__ = ["Result", "launch"]
 
 _POLL_S = 0.2
 _CLOSE_S = 60.0
+_BEGIN_S = 60.0  # for an actor that has its place, whatever the wait for room
 _PACK_S = 5.0  # for a place that is free, once there was no room on hosts of their own
 _JOB = "job"  # the name of the command that follows the job
 
@@ -146,7 +147,9 @@ class _Run:
                     num_cpus=slots, num_gpus=gpus, scheduling_strategy=place, max_restarts=0
                 ).remote(self._runs)
             )
-        told = self._get([each.describe.remote() for each in self._actors])
+        told = self._get(
+            [each.describe.remote() for each in self._actors], max(self._timeout_s, _BEGIN_S)
+        )
         versions = {version for version, _, _ in told}
         if len(versions) > 1:
             raise errors.InvalidArgument(f"ray: hosts have other versions: {sorted(versions)}")
