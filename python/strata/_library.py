@@ -207,6 +207,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_step_rows": (c_int, [c_void_p, c_double, POINTER(RowCounts)]),
     "strata_join_table": (c_int, [c_void_p, c_void_p]),
     "strata_publish_rows": (c_int, [c_void_p, c_double, c_double]),
+    "strata_want_rows": (c_int, [c_void_p, c_void_p, c_uint64]),
     "strata_stored_ids": (c_int, [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)]),
     "strata_read_row_state": (c_int, [c_void_p, c_void_p, c_uint64, c_void_p]),
     "strata_store_rows": (

@@ -207,17 +207,21 @@ def test_rows_on_servers_have_the_bits_of_one_process(tmp_path: pathlib.Path) ->
             assert alone[table].std() > 0
 
 
+PREFETCH = ("prefetch",)
+
+
 def test_rows_in_sync_have_the_same_bits_wherever_ranks_and_rows_are(
     tmp_path: pathlib.Path,
 ) -> None:
-    """Beside dense weights, whose optimizer is on the ranks."""
+    """Beside dense weights, whose optimizer is on the ranks; and whether rows are looked up or come
+    with the answers to the last gradients."""
     must_finish(run_script(tmp_path, "rows.py", "shared", "alone"))
     alone = np.load(tmp_path / "rows.alone.npz")
     first = None
-    for nodes, servers, buckets in ((4, 1, 8), (2, 2, 16), (1, 2, 2)):
+    for nodes, servers, buckets, words in ((4, 1, 8, ()), (2, 2, 16, PREFETCH), (1, 2, 2, PREFETCH)):
         how = {"ranks": 4, "nodes": nodes, "servers": servers, "mode": "sync"}
         how["options"] = ("--set", f"rows.buckets={buckets}")
-        must_finish(run_job(tmp_path, "rows.py", "shared", str(nodes), **how))
+        must_finish(run_job(tmp_path, "rows.py", "shared", str(nodes), *words, **how))
         rows = np.load(tmp_path / f"rows.{nodes}.npz")
         first = first or rows
         for name in first.files:

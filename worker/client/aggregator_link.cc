@@ -355,6 +355,15 @@ absl::Status AggregatorLink::AddRows(uint32_t table, uint32_t columns, float rat
   });
 }
 
+absl::Status AggregatorLink::WantRows(uint32_t table, uint32_t columns,
+                                      absl::Span<const uint64_t> ids) {
+  return AskInParts(table, columns, ids, [&](worker::RowSlot& slot, size_t) {
+    slot.ask = worker::RowSlot::Ask::kWant;
+    AskForRows();
+    return absl::OkStatus();
+  });
+}
+
 absl::Status AggregatorLink::EndRows(uint64_t step, uint32_t samples) {
   if (absl::Status status = AwaitRows(); !status.ok()) return status;
   worker::RowSlot& slot = memory_->row_slot(launch_.local_rank());

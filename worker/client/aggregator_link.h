@@ -136,6 +136,7 @@ class AggregatorLink final : public RankLink {
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status LookUpRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids,
                           float* to) override;
+  absl::Status WantRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids) override;
   absl::Status AddRows(uint32_t table, uint32_t columns, float rate, absl::Span<const uint64_t> ids,
                        const float* gradients) override;
   absl::Status EndRows(uint64_t step, uint32_t samples) override;

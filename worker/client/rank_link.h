@@ -98,6 +98,11 @@ class RankLink {
                                   float* to) {
     return NoRows();
   }
+  // The rank will look these rows up after this step, or the one to come: they are fetched with
+  // what the step pushes.
+  virtual absl::Status WantRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids) {
+    return NoRows();
+  }
   // Adds gradients, ids.size() x columns sums over samples, to those of the table in this step,
   // whose learning rate is `rate`. Blocks while the step before last has not been pushed.
   virtual absl::Status AddRows(uint32_t table, uint32_t columns, float rate,

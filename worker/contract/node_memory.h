@@ -86,6 +86,7 @@ struct RowSlot {
     kLookUp = 1,  // writes the weights of `rows` rows to the values
     kAdd = 2,     // adds the values, `rows` gradients, to those of the rank's step
     kEnd = 3,     // the rank's step is complete
+    kWant = 4,    // the rank will look up `rows` rows after the step: only ids follow
   };
   static constexpr size_t kBytes = kRowSlotBytes;
   static constexpr size_t kDataOffset = 64;

@@ -23,7 +23,7 @@ from strata.rows import (
 from strata.sampler import Sampler, epochs
 from strata.torch._keeper import keep
 from strata.torch.comm_hook import HookState, comm_hook, state
-from strata.torch.embedding import Embedding, EmbeddingBag, convert_sparse
+from strata.torch.embedding import Embedding, EmbeddingBag, convert_sparse, prefetch
 from strata.torch.optimizer import Distributed, DistributedOptimizer
 from strata.torch.process_group import init_process_group
 from strata.views import StepRanks
@@ -58,6 +58,7 @@ __all__ = [
     "init_process_group",
     "keep",
     "launch",
+    "prefetch",
     "report",
     "state",
 ]

@@ -4,8 +4,9 @@ moved and updated."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any, Callable
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from strata import _checks, errors
 from strata.rows import Constant, Normal, RowOptimizer, Table, Uniform, check_rate
 
 _KINDS = (torch.int64, torch.int32)
+Batch = TypeVar("Batch")
 
 
 class _Bags(torch.autograd.Function):
@@ -310,6 +312,38 @@ class EmbeddingBag(TableModule):
         return ends
 
 
+_trained: weakref.WeakValueDictionary[str, TableModule] = weakref.WeakValueDictionary()
+"""The tables that this process trains, by name."""
+
+
+def prefetch(
+    loader: Iterable[Batch], ids: Callable[[Batch], Mapping[str, Tensor]]
+) -> Iterator[Batch]:
+    """Yields the batches of `loader`, and has the rows of each fetched while the one before it
+    trains: they come with the answers to its gradients, so that `forward` need not ask for them.
+
+    `ids` returns the ids of a batch by the table's name. Rows are those that `forward` would get
+    without it. Raises `errors.InvalidArgument` naming a table that is not trained.
+    """
+    batches = iter(loader)
+    for batch in batches:
+        break
+    else:
+        return
+    for after in batches:
+        for name, wanted in ids(after).items():
+            if name not in _trained:
+                raise errors.InvalidArgument(
+                    f'prefetch: table "{name}" is none of those that are trained'
+                )
+            module = _trained[name]
+            flat = module._checked(wanted)
+            module.table._want(flat.data_ptr(), flat.numel())
+        yield batch
+        batch = after
+    yield batch
+
+
 class Tables:
     """The tables of a model that is trained: their steps, beside the wrapped optimizers'."""
 
@@ -337,6 +371,7 @@ class Tables:
         """From now on backward passes may push gradients."""
         for module in self._modules:
             module._is_claimed = True
+            _trained[module.table.name] = module
 
     def __len__(self) -> int:
         return len(self._modules)

@@ -1,9 +1,9 @@
 """Tables whose rows are on servers.
 
-usage: rows.py alone|async|sync|shared NAME|counts NODES RANKS_OF_NODE MODE|misused|WHAT
+usage: rows.py alone|async|sync|shared NAME [prefetch]|counts NODES RANKS_OF_NODE MODE|misused|WHAT
   alone, async, sync: trains a small factorization; leaves its rows in rows.ROLE.npz
   shared: trains it with a dense layer on a batch of which each rank has a part; leaves rows and
-    weights in rows.NAME.npz
+    weights in rows.NAME.npz; with prefetch each batch's rows are fetched while the last one trains
   counts: each rank's updates of each row count once
   misused: what is no step is an error
   WHAT: something that is refused
@@ -71,7 +71,7 @@ def matches(role):
 PARTS = 4  # of a batch
 
 
-def shared(name):
+def shared(name, does_prefetch):
     """Each rank's part of the same batches. One process has them all."""
     rank, ranks = (int(os.environ.get(key, default)) for key, default in RANK_OF_RANKS)
     torch.manual_seed(3)
@@ -80,12 +80,16 @@ def shared(name):
     optimizer = st.DistributedOptimizer(torch.optim.Adam(model.parameters(), 0.1), model)
     draw = torch.Generator().manual_seed(7)
     size = 8 * PARTS // ranks
+    own = slice(rank * size, (rank + 1) * size)
+    batches = []
     for step in range(STEPS):
         # Few ids: some rows have gradients of one rank, others of several.
         users = torch.randint(0, IDS, (8 * PARTS, 2), generator=draw)
         items = torch.randint(0, IDS, (8 * PARTS,), generator=draw) * 10**15
-        own = slice(rank * size, (rank + 1) * size)
-        loss = (model[1](factors(users[own], items[own])[:, None]) - 1.0).square().mean()
+        batches.append((users[own], items[own]))
+    ids_of = lambda batch: {"users": batch[0], "items": batch[1], "bias": batch[1]}  # noqa: E731
+    for users, items in st.prefetch(batches, ids_of) if does_prefetch else batches:
+        loss = (model[1](factors(users, items)[:, None]) - 1.0).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -186,7 +190,7 @@ if what == "counts":
 if what in ("alone", "async", "sync"):
     matches(what)
 elif what == "shared":
-    shared(sys.argv[2])
+    shared(sys.argv[2], "prefetch" in sys.argv)
 elif what == "counts":
     counts()
 elif what == "misused":

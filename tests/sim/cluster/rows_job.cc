@@ -98,6 +98,7 @@ class RowsWorld {
       }
     }
     if (outcome_.violation.empty()) Check();
+    for (const Node& node : nodes_) outcome_.prefetched += node.core->prefetched();
     return outcome_;
   }
 
@@ -111,8 +112,9 @@ class RowsWorld {
     std::unique_ptr<RowsCore> core;
     enum class Does { kLooksUp, kWaits, kPushes, kRetires, kIsDone } does = Does::kLooksUp;
     uint64_t step = 0;
-    std::vector<uint64_t> ids;           // of the step
-    std::map<uint64_t, float> own = {};  // that it has pushed, by id
+    std::vector<uint64_t> ids;            // of the step
+    std::vector<uint64_t> next_ids = {};  // of the next one, if they are drawn already
+    std::map<uint64_t, float> own = {};   // that it has pushed, by id
   };
 
   void Violate(const std::string& what) {
@@ -188,6 +190,14 @@ class RowsWorld {
     for (uint32_t n = 0; n < kRowNodes; ++n) Tell(n, LinkEvent::Time());
   }
 
+  // Returns some ids, each with a chance of one in `of`; ascending.
+  std::vector<uint64_t> DrawIds(uint64_t of) {
+    std::vector<uint64_t> ids;
+    for (uint64_t id = 0; id < kRowIds; ++id) {
+      if (Draw(of) == 0) ids.push_back(id);
+    }
+    return ids;
+  }
   // Lets the node go on, if it can.
   void Advance(uint32_t n) {
     Node& node = nodes_[n];
@@ -200,10 +210,8 @@ class RowsWorld {
           node.core->Finish(now_, &actions);
           break;
         }
-        node.ids.clear();
-        for (uint64_t id = 0; id < kRowIds; ++id) {
-          if (Draw(4) == 0) node.ids.push_back(id);
-        }
+        if (node.next_ids.empty()) node.next_ids = DrawIds(4);
+        node.ids = std::exchange(node.next_ids, {});
         node.does = Node::Does::kWaits;
         node.core->LookUp(0, 0, node.ids, now_, &actions);
         break;
@@ -224,7 +232,17 @@ class RowsWorld {
         if (!node.ids.empty()) {
           pushed.push_back({.table = 0, .rate = 1.0f, .ids = node.ids, .values = sums.data()});
         }
-        Expect(node.core->Push(pushed, Samples(), now_, &actions));
+        // Half of the steps have the next one's rows fetched, and some that nobody looks up.
+        std::vector<wire::RowsSection> wanted;
+        std::vector<uint64_t> more;
+        if (Draw(2) == 0) {
+          node.next_ids = DrawIds(4);
+          const std::vector<uint64_t> others = DrawIds(8);
+          std::set_union(node.next_ids.begin(), node.next_ids.end(), others.begin(), others.end(),
+                         std::back_inserter(more));
+          if (!more.empty()) wanted.push_back({.table = 0, .ids = more});
+        }
+        Expect(node.core->Push(pushed, wanted, Samples(), now_, &actions));
         ++node.step;
         node.does = Node::Does::kLooksUp;
         break;

@@ -8,9 +8,10 @@ namespace strata::sim {
 
 // The outcome of a seed.
 struct RowsOutcome {
-  std::string violation;   // "INVARIANT: what is wrong"; empty: none
-  uint64_t looked_up = 0;  // rows
-  uint32_t breaks = 0;     // of connections
+  std::string violation;    // "INVARIANT: what is wrong"; empty: none
+  uint64_t looked_up = 0;   // rows
+  uint64_t prefetched = 0;  // of these: came with a push's answers
+  uint32_t breaks = 0;      // of connections
 };
 
 // Nodes push rows to real shards and look them up over connections that break, lose what is under

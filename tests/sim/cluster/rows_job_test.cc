@@ -12,9 +12,11 @@ TEST(RowsJobTest, RowsCountExactlyOnceOverConnectionsThatBreak) {
     const RowsOutcome one = RunRowsJob(seed);
     ASSERT_EQ(one.violation, "") << "seed " << seed;
     all.looked_up += one.looked_up;
+    all.prefetched += one.prefetched;
     all.breaks += one.breaks;
   }
   EXPECT_GT(all.looked_up, 300 * kSeeds);
+  EXPECT_GT(all.prefetched, all.looked_up / 4);
   EXPECT_GT(all.breaks, 2 * kSeeds);
 }
 

@@ -20,6 +20,7 @@ NodeRows::NodeRows(RankId first_rank, NodeMemory* memory, RowsCore* core)
   for (Rank& rank : ranks_) {
     for (const rows::TableSpec& table : core_.tables()) rank.gradients.emplace_back(table.columns);
     rank.rates.resize(core_.tables().size());
+    rank.wants.resize(core_.tables().size());
   }
 }
 
@@ -67,7 +68,10 @@ absl::StatusOr<bool> NodeRows::Take(uint32_t local_rank, absl::Time now, CoreAct
     core_.LookUp(local_rank, table, absl::MakeConstSpan(slot.ids(), rows), now, actions);
     return true;
   }
-  if (absl::Status added = TakeGradients(local_rank, table, rows); !added.ok()) return added;
+  const bool wants = slot.ask == RowSlot::Ask::kWant;
+  absl::Status taken =
+      wants ? TakeWants(local_rank, table, rows) : TakeGradients(local_rank, table, rows);
+  if (!taken.ok()) return taken;
   Answer(local_rank);
   return true;
 }
@@ -86,6 +90,25 @@ absl::Status NodeRows::TakeGradients(uint32_t local_rank, uint32_t table, uint32
   return Prefixed(absl::StrFormat("rank %d: table \"%s\": ", first_rank_.value() + local_rank,
                                   core_.tables()[table].name),
                   added);
+}
+
+absl::Status NodeRows::TakeWants(uint32_t local_rank, uint32_t table, uint32_t rows) {
+  std::vector<uint64_t>& wants = ranks_[local_rank].wants[table];
+  const uint64_t* const ids = memory_.row_slot(local_rank).ids();
+  wants.insert(wants.end(), ids, ids + rows);
+  return Prefixed(absl::StrFormat("rank %d: table \"%s\": wants ", first_rank_.value() + local_rank,
+                                  core_.tables()[table].name),
+                  core_.CheckBytes(RowBytes(wants.size(), core_.tables()[table].columns)));
+}
+
+std::vector<uint64_t> NodeRows::WantedOf(uint32_t table) const {
+  std::vector<uint64_t> ids;
+  for (const Rank& rank : ranks_) {
+    ids.insert(ids.end(), rank.wants[table].begin(), rank.wants[table].end());
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
 }
 
 void NodeRows::Answer(uint32_t local_rank) {
@@ -134,12 +157,21 @@ absl::Status NodeRows::PushStep(absl::Time now, CoreActions* actions) {
     sums.push_back(
         {.table = table, .rate = ranks_[0].rates[table], .ids = sum.ids(), .values = sum.sums()});
   }
+  std::vector<std::vector<uint64_t>> ids;  // which sections point into
+  ids.reserve(core_.tables().size());
+  std::vector<wire::RowsSection> wanted;
+  for (uint32_t table = 0; table < core_.tables().size(); ++table) {
+    ids.push_back(WantedOf(table));
+    if (!ids.back().empty()) wanted.push_back({.table = table, .ids = ids.back()});
+  }
   uint32_t samples = 0;
   for (const Rank& rank : ranks_) samples += rank.samples;
-  if (absl::Status pushed = core_.Push(sums, samples, now, actions); !pushed.ok()) return pushed;
+  absl::Status pushed = core_.Push(sums, wanted, samples, now, actions);
+  if (!pushed.ok()) return pushed;
   for (Rank& rank : ranks_) {
     rank.has_ended = false;
     for (rows::RowGradients& gradients : rank.gradients) gradients.Clear();
+    for (std::vector<uint64_t>& wants : rank.wants) wants.clear();
     std::fill(rank.rates.begin(), rank.rates.end(), 0.0f);
   }
   return absl::OkStatus();

@@ -272,6 +272,18 @@ strata_code strata_lookup_rows(strata_table* table, const int64_t* ids, uint64_t
   });
 }
 
+strata_code strata_want_rows(strata_table* table, const int64_t* ids, uint64_t count) {
+  return RunOn(table, "strata_want_rows", [&](Table& on) {
+    if (absl::Status valid = CheckIds(ids, count); !valid.ok()) return valid;
+    if (on.client == nullptr) return absl::OkStatus();
+    std::vector<uint64_t> wanted(Unsigned(ids, count).begin(), Unsigned(ids, count).end());
+    std::sort(wanted.begin(), wanted.end());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+    return strata::client::CallOn(on.client, "strata_want_rows",
+                                  [&] { return on.client->client->rows().Want(on.index, wanted); });
+  });
+}
+
 strata_code strata_push_rows(strata_table* table, const int64_t* ids, uint64_t count,
                              const float* gradients) {
   return RunOn(table, "strata_push_rows", [&](Table& on) {

@@ -383,6 +383,14 @@ absl::Status ArenaClient::LookUp(int table, absl::Span<const uint64_t> ids, floa
       link_->LookUpRows(static_cast<uint32_t>(table), tables_[table].columns, ids, to));
 }
 
+absl::Status ArenaClient::Want(int table, absl::Span<const uint64_t> ids) {
+  constexpr char kCall[] = "rows().Want";
+  if (absl::Status status = ExpectTraining(kCall); !status.ok()) return status;
+  if (absl::Status status = ExpectRows(table, ids, kCall); !status.ok()) return status;
+  Stopwatch watch(&waited_, &clock_);
+  return ReportFailure(link_->WantRows(static_cast<uint32_t>(table), tables_[table].columns, ids));
+}
+
 absl::Status ArenaClient::Push(int table, absl::Span<const uint64_t> ids, const float* gradients,
                                double rate) {
   constexpr char kCall[] = "rows().Push";

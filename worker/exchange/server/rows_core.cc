@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <numeric>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
+#include "common/buffer_pool.h"
 #include "common/job/connections.h"
 #include "common/job/job.h"
 #include "common/job/placement.h"
@@ -77,23 +79,41 @@ uint32_t RowsCore::BucketOf(uint32_t table, uint64_t id) const {
   return rows::BucketOf(tables_[table].seed, id, bucket_bits_);
 }
 
-absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums, uint32_t samples,
+std::vector<RowsCore::Divided> RowsCore::DivideByBucket(
+    absl::Span<const wire::RowsSection> rows) const {
+  std::vector<Divided> divided;
+  for (const wire::RowsSection& of_table : rows) {
+    divided.push_back({&of_table, Divide(of_table.ids, buckets_.size(), [&](uint64_t id) {
+                         return BucketOf(of_table.table, id);
+                       })});
+  }
+  return divided;
+}
+
+absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums,
+                            absl::Span<const wire::RowsSection> wanted, uint32_t samples,
                             absl::Time now, CoreActions* actions) {
   STRATA_REQUIRE(!is_pushing());
-  uint64_t bytes = 0;
-  for (const wire::RowsSection& of_table : sums) {
-    bytes += RowBytes(of_table.ids.size(), columns_[of_table.table]);
+  for (const auto& rows : {sums, wanted}) {
+    uint64_t bytes = 0;
+    for (const wire::RowsSection& of_table : rows) {
+      bytes += RowBytes(of_table.ids.size(), columns_[of_table.table]);
+    }
+    if (absl::Status few = CheckBytes(bytes); !few.ok()) return NamedBy(options_.node, few);
   }
-  if (absl::Status few = CheckBytes(bytes); !few.ok()) return NamedBy(options_.node, few);
-  std::vector<std::vector<Places>> places;
-  for (const wire::RowsSection& of_table : sums) {
-    places.push_back(Divide(of_table.ids, buckets_.size(),
-                            [&](uint64_t id) { return BucketOf(of_table.table, id); }));
-  }
+  const std::vector<Divided> pushed = DivideByBucket(sums);
+  std::vector<Divided> asked = DivideByBucket(wanted);
   unanswered_ = static_cast<uint32_t>(buckets_.size());
   for (uint32_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-    absl::Status pushed = PushTo(bucket, sums, places, samples, now, actions);
-    if (!pushed.ok()) return NamedBy(options_.node, pushed);
+    absl::Status sent = PushTo(bucket, pushed, asked, samples, now, actions);
+    if (!sent.ok()) return NamedBy(options_.node, sent);
+  }
+  wanted_.clear();
+  for (Divided& one : asked) {
+    const wire::RowsSection& rows = *one.rows;
+    wanted_[rows.table] = {.ids = {rows.ids.begin(), rows.ids.end()},
+                           .values = std::vector<float>(rows.ids.size() * columns_[rows.table]),
+                           .places = std::move(one.places)};
   }
   ++clock_;
   return absl::OkStatus();
@@ -106,30 +126,39 @@ absl::Status RowsCore::CheckBytes(uint64_t bytes) const {
       "%d bytes of rows in a step, more than rows.bytes_per_step, %d", bytes, most));
 }
 
-absl::Status RowsCore::PushTo(uint32_t bucket, absl::Span<const wire::RowsSection> sums,
-                              const std::vector<std::vector<Places>>& places, uint32_t samples,
-                              absl::Time now, CoreActions* actions) {
+absl::Status RowsCore::PushTo(uint32_t bucket, const std::vector<Divided>& sums,
+                              const std::vector<Divided>& wanted, uint32_t samples, absl::Time now,
+                              CoreActions* actions) {
+  // Spans of sections point into these.
   std::vector<std::vector<uint64_t>> ids;
   std::vector<std::vector<float>> values;
-  std::vector<wire::RowsSection> sections;
-  wire::Header header;
+  ids.reserve(sums.size() + wanted.size());
+  const auto own_ids = [&](const Divided& of) -> absl::Span<const uint64_t> {
+    std::vector<uint64_t>& own = ids.emplace_back();
+    own.reserve(of.places[bucket].size());
+    for (const uint32_t place : of.places[bucket]) own.push_back(of.rows->ids[place]);
+    return own;
+  };
+  std::vector<wire::RowsSection> pushed, asked;
   uint64_t count = 0;
-  for (size_t i = 0; i < sums.size(); ++i) {
-    const Places& own = places[i][bucket];
+  for (const Divided& of : sums) {
+    const Places& own = of.places[bucket];
     if (own.empty()) continue;
-    const size_t columns = columns_[sums[i].table];
-    std::vector<uint64_t>& own_ids = ids.emplace_back();
+    const size_t columns = columns_[of.rows->table];
     std::vector<float>& own_values = values.emplace_back(own.size() * columns);
     for (size_t row = 0; row < own.size(); ++row) {
-      own_ids.push_back(sums[i].ids[own[row]]);
-      std::copy_n(sums[i].values + own[row] * columns, columns, &own_values[row * columns]);
+      std::copy_n(of.rows->values + own[row] * columns, columns, &own_values[row * columns]);
     }
     count += own_values.size();
-    sections.push_back({.table = sums[i].table,
-                        .rate = sums[i].rate,
-                        .ids = own_ids,
-                        .values = own_values.data()});
+    pushed.push_back({.table = of.rows->table,
+                      .rate = of.rows->rate,
+                      .ids = own_ids(of),
+                      .values = own_values.data()});
   }
+  for (const Divided& of : wanted) {
+    if (!of.places[bucket].empty()) asked.push_back({.table = of.rows->table, .ids = own_ids(of)});
+  }
+  wire::Header header;
   header.op = Op::kPushPull;
   header.key_space = wire::KeySpace::kRows;
   header.chunk = bucket;
@@ -137,7 +166,7 @@ absl::Status RowsCore::PushTo(uint32_t bucket, absl::Span<const wire::RowsSectio
   header.base_version = buckets_[bucket].version;
   header.sample_count = samples;
   Bytes payload;
-  if (sections.empty()) {
+  if (pushed.empty() && asked.empty()) {
     header.flags = wire::kFlagEmpty;
   } else {
     const auto refuse = [&](uint64_t bytes) {
@@ -148,11 +177,51 @@ absl::Status RowsCore::PushTo(uint32_t bucket, absl::Span<const wire::RowsSectio
     };
     if (count > kFramePayloadBytesMax / sizeof(float)) return refuse(count * sizeof(float));
     header.element_count = static_cast<uint32_t>(count);
-    payload = wire::EncodeRows(sections, {}, columns_);
+    payload = wire::EncodeRows(pushed, asked, columns_);
     if (payload.size() > kFramePayloadBytesMax) return refuse(payload.size());
   }
   links_[buckets_[bucket].link].Ask(header, std::move(payload), now, &actions->wire);
   return absl::OkStatus();
+}
+
+absl::Status RowsCore::Keep(uint32_t bucket, const ShardLink& link, const wire::Frame& answer) {
+  uint64_t expected = 0;
+  for (const auto& [table, rows] : wanted_) {
+    expected += rows.places[bucket].size() * uint64_t{columns_[table]};
+  }
+  if (answer.header.element_count != expected) {
+    return absl::InternalError(
+        absl::StrFormat("server %s answered a push to bucket %d with %d values instead of %d",
+                        link.address(), bucket, answer.header.element_count, expected));
+  }
+  const float* from = answer.payload.floats();
+  for (auto& [table, rows] : wanted_) {
+    const size_t columns = columns_[table];
+    for (const uint32_t place : rows.places[bucket]) {
+      std::copy_n(from, columns, &rows.values[place * columns]);
+      from += columns;
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool RowsCore::FindPrefetched(uint32_t table, absl::Span<const uint64_t> ids,
+                              Bytes* weights) const {
+  const auto of_table = wanted_.find(table);
+  if (of_table == wanted_.end()) return false;
+  const Prefetched& rows = of_table->second;
+  const size_t columns = columns_[table], bytes = ids.size() * columns * sizeof(float);
+  const std::shared_ptr<std::byte> buffer = AlignedMemory(bytes);
+  STRATA_REQUIRE(buffer != nullptr);
+  auto* to = reinterpret_cast<float*>(buffer.get());
+  size_t place = 0;
+  for (const uint64_t id : ids) {
+    while (place < rows.ids.size() && rows.ids[place] < id) ++place;
+    if (place == rows.ids.size() || rows.ids[place] != id) return false;
+    to = std::copy_n(&rows.values[place * columns], columns, to);
+  }
+  *weights = Bytes(buffer, buffer.get(), bytes);
+  return true;
 }
 
 void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_t> ids,
@@ -163,6 +232,16 @@ void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_
     return;
   }
   if (ids.empty()) return found_.push_back({.request = request, .is_last = true});
+  asked_rows_ += ids.size();
+  if (Bytes weights; FindPrefetched(table, ids, &weights)) {
+    prefetched_rows_ += ids.size();
+    Places all(ids.size());
+    std::iota(all.begin(), all.end(), 0);
+    return found_.push_back({.request = request,
+                             .places = std::move(all),
+                             .weights = std::move(weights),
+                             .is_last = true});
+  }
   std::vector<Places> places =
       Divide(ids, links_.size(), [&](uint64_t id) { return buckets_[BucketOf(table, id)].link; });
   for (size_t link = 0; link < links_.size(); ++link) {
@@ -262,6 +341,7 @@ absl::Status RowsCore::OnAnswer(const ShardLink& link, const wire::Header& asked
                                 const wire::Frame& frame, absl::Time now, CoreActions* actions) {
   switch (asked.op) {
     case Op::kPushPull:
+      if (absl::Status kept = Keep(asked.chunk, link, frame); !kept.ok()) return kept;
       buckets_[asked.chunk].version = frame.header.version;
       refused_ += frame.header.sample_count;
       if (--unanswered_ > 0) return absl::OkStatus();

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,9 +37,11 @@ class RowsCore final : public LinkCore {
   const std::vector<rows::TableSpec>& tables() const { return tables_; }
 
   // Pushes the node's next step: for each of some tables, ascending, the sums of its rows'
-  // gradients. Everything is copied. Errors: InvalidArgument: CheckBytes, or a bucket's rows do not
-  // fit into a frame. REQUIRES: !is_pushing().
-  absl::Status Push(absl::Span<const wire::RowsSection> sums, uint32_t samples, absl::Time now,
+  // gradients, and the ids of rows that are wanted after it: lookups of these are then answered
+  // here, until the next push. Everything is copied. Errors: InvalidArgument: CheckBytes of either,
+  // or a bucket's rows do not fit into a frame. REQUIRES: !is_pushing().
+  absl::Status Push(absl::Span<const wire::RowsSection> sums,
+                    absl::Span<const wire::RowsSection> wanted, uint32_t samples, absl::Time now,
                     CoreActions* actions);
   // Errors: InvalidArgument naming rows.bytes_per_step, if a step has more RowBytes.
   absl::Status CheckBytes(uint64_t bytes) const;
@@ -57,6 +60,10 @@ class RowsCore final : public LinkCore {
     bool is_last = false;          // all rows have come
   };
   std::vector<Found> TakeFound() { return std::exchange(found_, {}); }
+  // Rows of lookups that came with a push's answers, and those that were asked for, since the
+  // start.
+  uint64_t prefetched() const { return prefetched_rows_; }
+  uint64_t asked() const { return asked_rows_; }
   // New rows that had no room, since the last call.
   uint64_t TakeRefused() { return std::exchange(refused_, 0); }
 
@@ -88,13 +95,29 @@ class RowsCore final : public LinkCore {
   };
   // Some rows of one table: their places among all rows of a call.
   using Places = std::vector<uint32_t>;
+  // Rows of one table in a step, divided by buckets.
+  struct Divided {
+    const wire::RowsSection* rows = nullptr;
+    std::vector<Places> places;  // by bucket
+  };
+  // Rows of one table that come with the answers to a push.
+  struct Prefetched {
+    std::vector<uint64_t> ids;
+    std::vector<float> values;
+    std::vector<Places> places;  // by bucket
+  };
 
   RowsCore(const CoreOptions& options, std::vector<rows::TableSpec> tables);
 
   uint32_t BucketOf(uint32_t table, uint64_t id) const;
-  absl::Status PushTo(uint32_t bucket, absl::Span<const wire::RowsSection> sums,
-                      const std::vector<std::vector<Places>>& places, uint32_t samples,
-                      absl::Time now, CoreActions* actions);
+  std::vector<Divided> DivideByBucket(absl::Span<const wire::RowsSection> rows) const;
+  absl::Status PushTo(uint32_t bucket, const std::vector<Divided>& sums,
+                      const std::vector<Divided>& wanted, uint32_t samples, absl::Time now,
+                      CoreActions* actions);
+  // Keeps the rows that came with an answer. Errors: Internal: too few or too many.
+  absl::Status Keep(uint32_t bucket, const ShardLink& link, const wire::Frame& answer);
+  // Returns whether all of the rows have come with the last push's answers, and writes them.
+  bool FindPrefetched(uint32_t table, absl::Span<const uint64_t> ids, Bytes* weights) const;
   absl::Status OnFrame(const LinkEvent& event, absl::Time now, CoreActions* actions);
   absl::Status OnAnswer(const ShardLink& link, const wire::Header& asked, const wire::Frame& frame,
                         absl::Time now, CoreActions* actions);
@@ -114,6 +137,8 @@ class RowsCore final : public LinkCore {
   absl::flat_hash_map<uint32_t, uint32_t> open_;   // by request: frames that are unanswered
   std::vector<Waiting> waiting_;                   // lookups that wait for the push
   std::vector<Found> found_;
+  std::map<uint32_t, Prefetched> wanted_;  // of the last push, by table
+  uint64_t prefetched_rows_ = 0, asked_rows_ = 0;
   uint64_t refused_ = 0;
   uint32_t retiring_ = 0;  // links whose RETIRE is unanswered
   bool is_finished_ = false;

@@ -99,7 +99,7 @@ TEST_F(RowsCoreTest, EachBucketGetsItsRowsOfAStepOrAnEmptyFrame) {
   const std::vector<uint64_t> ids = {1, 2, 3, 4, 5};
   const std::vector<float> sums = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50};
   ASSERT_TRUE(core_
-                  ->Push({{.table = 1, .rate = 0.5f, .ids = ids, .values = sums.data()}},
+                  ->Push({{.table = 1, .rate = 0.5f, .ids = ids, .values = sums.data()}}, {},
                          /*samples=*/6, now_, &actions_)
                   .ok());
   EXPECT_TRUE(core_->is_pushing());
@@ -131,12 +131,50 @@ TEST_F(RowsCoreTest, EachBucketGetsItsRowsOfAStepOrAnEmptyFrame) {
   for (const auto& [bucket, action] : sent) Answer(action, Op::kAnswer, {}, bucket);
   EXPECT_FALSE(core_->is_pushing());
   EXPECT_EQ(core_->TakeRefused(), 6u);
-  ASSERT_TRUE(core_->Push({}, 6, now_, &actions_).ok());
+  ASSERT_TRUE(core_->Push({}, {}, 6, now_, &actions_).ok());
   for (const auto& [bucket, action] : Sent()) {
     EXPECT_EQ(action.frame.header.clock, 1u);
     EXPECT_EQ(action.frame.header.base_version, 9u);
     EXPECT_EQ(action.frame.header.flags, wire::kFlagEmpty);
   }
+}
+
+TEST_F(RowsCoreTest, RowsThatAPushWantsAreThereForTheLookupsAfterIt) {
+  const std::vector<uint64_t> ids = {1, 2, 3, 4, 5, 6};
+  ASSERT_TRUE(core_->Push({}, {{.table = 1, .ids = ids}}, 1, now_, &actions_).ok());
+  core_->LookUp(0, 1, {2, 5}, now_, &actions_);  // waits for the answers
+  for (const auto& [bucket, action] : Sent()) {
+    std::vector<float> values;
+    for (const uint64_t id : ids) {
+      if (BucketOf(id) != bucket) continue;
+      values.push_back(static_cast<float>(id));
+      values.push_back(10.0f * id);
+    }
+    EXPECT_EQ(action.frame.header.flags, values.empty() ? wire::kFlagEmpty : 0);
+    Answer(action, Op::kAnswer, values);
+  }
+  ASSERT_TRUE(status_.ok()) << status_;
+  std::vector<RowsCore::Found> found = core_->TakeFound();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].is_last);
+  const float* const weights = found[0].weights.floats();
+  EXPECT_EQ(std::vector<float>(weights, weights + 4), (std::vector<float>{2, 20, 5, 50}));
+  EXPECT_EQ(core_->prefetched(), 2u);
+  // Others are asked for, and so is all after the next push.
+  core_->LookUp(0, 1, {2, 7}, now_, &actions_);
+  EXPECT_FALSE(Sent().empty());
+  EXPECT_TRUE(core_->TakeFound().empty());
+  ASSERT_TRUE(core_->Push({}, {}, 1, now_, &actions_).ok());
+  for (const auto& [bucket, action] : Sent()) Answer(action, Op::kAnswer);
+  core_->LookUp(1, 1, {2}, now_, &actions_);
+  EXPECT_FALSE(Sent().empty());
+}
+
+TEST_F(RowsCoreTest, AnAnswerWithOtherRowsThanWantedEndsTheJob) {
+  ASSERT_TRUE(core_->Push({}, {{.table = 0, .ids = {{1}}}}, 1, now_, &actions_).ok());
+  const auto sent = Sent();
+  Answer(sent.at(BucketOf(1)), Op::kAnswer, {1, 2});
+  EXPECT_EQ(status_.message().substr(0, 16), "node 0: server t");
 }
 
 TEST_F(RowsCoreTest, AStepWithMoreBytesThanTheJobAllowsIsRefused) {
@@ -147,15 +185,16 @@ TEST_F(RowsCoreTest, AStepWithMoreBytesThanTheJobAllowsIsRefused) {
   std::vector<uint64_t> ids(65);
   for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = i;
   const std::vector<float> sums(2 * ids.size());
-  const absl::Status refused =
-      core_->Push({{.table = 1, .rate = 1, .ids = ids, .values = sums.data()}}, 1, now_, &actions_);
+  const absl::Status refused = core_->Push(
+      {{.table = 1, .rate = 1, .ids = ids, .values = sums.data()}}, {}, 1, now_, &actions_);
   EXPECT_EQ(refused.message(),
             "node 0: 1040 bytes of rows in a step, more than rows.bytes_per_step, 1024");
   EXPECT_FALSE(core_->is_pushing());
   ids.pop_back();
-  EXPECT_TRUE(
-      core_->Push({{.table = 1, .rate = 1, .ids = ids, .values = sums.data()}}, 1, now_, &actions_)
-          .ok());
+  EXPECT_TRUE(core_
+                  ->Push({{.table = 1, .rate = 1, .ids = ids, .values = sums.data()}}, {}, 1, now_,
+                         &actions_)
+                  .ok());
 }
 
 TEST_F(RowsCoreTest, AShardWhoseLinkForRowsIsDownIsShownAsNotConnected) {
@@ -224,7 +263,7 @@ TEST_F(RowsCoreTest, ARetryIsOfTheLookupOrOfThePushThatItNames) {
   while (BucketOf(id) != 0) ++id;
   core_->LookUp(0, 0, {id}, now_, &actions_);
   const WireAction lookup = Sent()[0];
-  ASSERT_TRUE(core_->Push({}, 1, now_, &actions_).ok());
+  ASSERT_TRUE(core_->Push({}, {}, 1, now_, &actions_).ok());
   const WireAction push = Sent()[0];
   for (const WireAction& asked : {lookup, push}) {
     Answer(asked, Op::kRetry);
@@ -239,7 +278,7 @@ TEST_F(RowsCoreTest, ARetryIsOfTheLookupOrOfThePushThatItNames) {
 
 // Also where a full queue has put off part of the push.
 TEST_F(RowsCoreTest, ALookupWaitsForTheAnswersToThePushBefore) {
-  ASSERT_TRUE(core_->Push({}, 1, now_, &actions_).ok());
+  ASSERT_TRUE(core_->Push({}, {}, 1, now_, &actions_).ok());
   const auto push = Sent();
   core_->LookUp(0, 0, {1}, now_, &actions_);
   EXPECT_TRUE(Sent().empty());
@@ -274,7 +313,8 @@ TEST_F(RowsCoreTest, WhatGoesWrongNamesNodeBucketAndServer) {
   }
   const std::vector<float> sums(ids.size() * 2);
   EXPECT_EQ(
-      core_->Push({{.table = 1, .ids = ids, .values = sums.data()}}, 1, now_, &actions_).message(),
+      core_->Push({{.table = 1, .ids = ids, .values = sums.data()}}, {}, 1, now_, &actions_)
+          .message(),
       "node 0: bucket 3: 16777224 bytes of rows in a step, more than a message of 16 MiB holds: "
       "the job needs more rows.buckets than 4");
 }
@@ -287,7 +327,7 @@ TEST_F(RowsCoreTest, IdsCountWhereAMessageIsFull) {
   }
   const std::vector<float> sums(ids.size() * 2);
   const absl::Status status =
-      core_->Push({{.table = 1, .ids = ids, .values = sums.data()}}, 1, now_, &actions_);
+      core_->Push({{.table = 1, .ids = ids, .values = sums.data()}}, {}, 1, now_, &actions_);
   EXPECT_NE(status.message().find("more than a message of 16 MiB holds"), std::string::npos);
 }
 
