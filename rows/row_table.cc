@@ -196,6 +196,8 @@ RowTable::Counts RowTable::Update(absl::Span<const uint64_t> ids, const float* g
       if (!row.exists()) return;
       FillInitial(spec_.initial, spec_.seed, ids[place], absl::MakeSpan(row.weights(), columns));
       update.Begin(row.state(memory_.layout()));
+    } else if (open_cuts_ > 0) {
+      KeepForCut(hash, row);
     }
     row.clock() = clock;
     if (row.pushes() < UINT16_MAX) ++row.pushes();
@@ -224,6 +226,101 @@ RowTable::Counts RowTable::Store(absl::Span<const uint64_t> ids, const float* we
     ++counts.updated;
   });
   return counts;
+}
+
+RowTable::Counts RowTable::Restore(const TableRows& rows) {
+  const RowLayout& layout = memory_.layout();
+  Counts counts;
+  ForRows(rows.ids, [&](size_t place, uint64_t hash, StoredRow row) {
+    if (!row.exists()) row = Add(hash, rows.ids[place], counts);
+    if (!row.exists()) return;
+    row.clock() = rows.clocks[place];
+    row.pushes() = static_cast<uint16_t>(std::min<uint32_t>(rows.pushes[place], UINT16_MAX));
+    std::copy_n(&rows.weights[place * layout.columns], layout.columns, row.weights());
+    std::copy_n(rows.state.data() + place * layout.state, layout.state, row.state(layout));
+    ++counts.updated;
+  });
+  return counts;
+}
+
+void RowTable::BeginCut(uint32_t bucket, uint32_t clock) {
+  if (cuts_.empty()) cuts_.resize(size_t{1} << bucket_bits_);
+  const uint32_t bits = range_bits_ - bucket_bits_;
+  Cut& cut = cuts_[bucket];
+  STRATA_REQUIRE(cut.next == cut.end);
+  cut = {.next = uint64_t{bucket} << bits, .end = (uint64_t{bucket} + 1) << bits, .clock = clock};
+  ++open_cuts_;
+}
+
+void RowTable::KeepForCut(uint64_t hash, StoredRow row) {
+  const Cut& cut = cuts_[HighBits(hash, bucket_bits_)];
+  const uint64_t range = HighBits(hash, range_bits_);
+  if (range < cut.next || range >= cut.end || row.clock() >= cut.clock) return;
+  const size_t bytes = memory_.row_bytes();
+  std::unique_ptr<std::byte[]>& kept = kept_[row.id()];
+  kept = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  std::memcpy(kept.get(), row.at(), bytes);
+}
+
+bool RowTable::TakeCut(uint32_t bucket, size_t bytes_max, std::vector<std::byte>* packed) {
+  Cut& cut = cuts_[bucket];
+  if (cut.next == cut.end) return true;
+  const size_t bytes = memory_.row_bytes();
+  const auto append = [&](const std::byte* row) { packed->insert(packed->end(), row, row + bytes); };
+  for (; cut.next < cut.end && packed->size() < bytes_max; ++cut.next) {
+    const RowRange& range = ranges_[cut.next];
+    for (uint32_t at = 0; at < range.size(); ++at) {
+      const StoredRow row = range.At(memory_, at);
+      if (row.clock() < cut.clock) {
+        append(row.at());
+      } else if (const auto kept = kept_.find(row.id()); kept != kept_.end()) {
+        append(kept->second.get());
+        kept_.erase(kept);
+      }
+    }
+  }
+  if (cut.next < cut.end) return false;
+  --open_cuts_;
+  return true;
+}
+
+void RowTable::EndCuts() {
+  cuts_.clear();
+  open_cuts_ = 0;
+  kept_.clear();
+}
+
+size_t RowTable::cut_bytes() const {
+  // A slot of the map, at most 7/8 of which are taken, and what an allocation takes beside.
+  constexpr size_t kBeside = 48;
+  return kept_.size() * (memory_.row_bytes() + kBeside);
+}
+
+TableRows Unpack(const TableSpec& spec, uint32_t table, absl::Span<const std::byte> packed) {
+  const RowLayout layout = LayoutOf(spec);
+  const size_t bytes = layout.row_bytes(), count = packed.size() / bytes;
+  TableRows rows = {.table = table,
+                    .name = spec.name,
+                    .columns = layout.columns,
+                    .state_columns = layout.state};
+  rows.weights.reserve(count * layout.columns);
+  rows.state.reserve(count * layout.state);
+  std::vector<std::byte> one(bytes);  // aligned as a stored row is
+  for (size_t place = 0; place < count; ++place) {
+    std::memcpy(one.data(), packed.data() + place * bytes, bytes);
+    const StoredRow row(one.data());
+    rows.ids.push_back(row.id());
+    rows.clocks.push_back(row.clock());
+    rows.pushes.push_back(row.pushes());
+    rows.weights.insert(rows.weights.end(), row.weights(), row.weights() + layout.columns);
+    const float* const state = row.state(layout);
+    rows.state.insert(rows.state.end(), state, state + layout.state);
+  }
+  return rows;
+}
+
+uint64_t RangeBytesMax(const TableSpec& spec) {
+  return RowRange::kRowsMax * LayoutOf(spec).row_bytes();
 }
 
 uint64_t MemoryBytesMax(const TableSpec& spec, uint32_t bucket_bits, uint64_t buckets) {

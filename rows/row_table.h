@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/image/rows_image.h"
 #include "rows/block_pool.h"
 #include "rows/row_key.h"
 #include "rows/row_range.h"
@@ -64,8 +66,31 @@ class RowTable {
   // push. REQUIRES: as in Update.
   Counts Store(absl::Span<const uint64_t> ids, const float* weights, const float* state,
                uint32_t clock);
+  // Stores rows of a checkpoint. REQUIRES: they are of a table with these columns, and those of its
+  // state; none is stored.
+  Counts Restore(const TableRows& rows);
+
+  // Copies of buckets' rows as they were at a clock, for a checkpoint, taken a few at a time while
+  // the table goes on changing: until a row is taken, its first change leaves a copy of what it was.
+
+  // Copies the bucket as it is now. REQUIRES: updates so far had clocks below `clock`, later ones
+  // have not; the bucket's last copy has been taken, or dropped by EndCuts.
+  void BeginCut(uint32_t bucket, uint32_t clock);
+  // Appends rows of the bucket's copy to `packed`, until that has `bytes_max` or more, or no rows are
+  // left. Returns whether none are left. A row is given once.
+  bool TakeCut(uint32_t bucket, size_t bytes_max, std::vector<std::byte>* packed);
+  // Drops what has not been taken.
+  void EndCuts();
+  // Returns the bytes that copies of changed rows take.
+  size_t cut_bytes() const;
 
  private:
+  // The part of a bucket's copy that has not been taken: ranges from `next` up to `end`.
+  struct Cut {
+    uint64_t next = 0, end = 0;
+    uint32_t clock = 0;
+  };
+
   RowTable(const TableSpec& spec, uint32_t bucket_bits, uint32_t range_bits,
            uint32_t range_rows_max, RowMemory memory, AddressSpace range_space);
 
@@ -77,6 +102,8 @@ class RowTable {
   void ForRows(absl::Span<const uint64_t> ids, const Each& each) const;
   // Returns a new row that has only an id, or none if its range is full.
   StoredRow Add(uint64_t hash, uint64_t id, Counts& counts);
+  // Keeps a stored row, which is about to change, for the copy of its bucket.
+  void KeepForCut(uint64_t hash, StoredRow row);
 
   const TableSpec spec_;
   const uint32_t bucket_bits_, range_bits_;
@@ -87,8 +114,17 @@ class RowTable {
   uint64_t size_ = 0;
   uint64_t adds_ = 0;          // rows that were ever added
   size_t touched_ranges_ = 0;  // that have had rows
+  std::vector<Cut> cuts_;      // by bucket; empty: there are none
+  size_t open_cuts_ = 0;       // those that have ranges left
+  // By id: rows as they were, packed.
+  absl::flat_hash_map<uint64_t, std::unique_ptr<std::byte[]>> kept_;
 };
 
+// Returns the rows that RowTable::TakeCut has packed, by column. `table`: its index.
+TableRows Unpack(const TableSpec& spec, uint32_t table, absl::Span<const std::byte> packed);
+
+// Returns the most bytes that the packed rows of a range have.
+uint64_t RangeBytesMax(const TableSpec& spec);
 // Returns the most memory that a table takes where `buckets` of the job's 2^bucket_bits are.
 // REQUIRES: spec.Validate().
 uint64_t MemoryBytesMax(const TableSpec& spec, uint32_t bucket_bits, uint64_t buckets);

@@ -310,6 +310,96 @@ TEST(RowTable, WhatBecomesOfARowDoesNotDependOnWhichBucketsAreHere) {
   }
 }
 
+// A copy of a bucket has each row once, as it was, whatever changes while it is taken.
+TEST(RowTable, ACopyOfABucketIsThatOfItsClockWhileRowsChange) {
+  constexpr uint32_t kBucketBits = 1, kClock = 10;
+  const TableSpec spec = {.name = "items",
+                          .columns = 3,
+                          .capacity = 20000,
+                          .seed = 5,
+                          .optimizer = {.kind = RowOptimizerKind::kAdagrad}};
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    auto table = *RowTable::Create(spec, kBucketBits);
+    uint64_t draws = 0;
+    const auto draw = [&](uint64_t below) { return RandomBits(seed, draws++) % below; };
+    const auto change = [&](uint32_t clock, uint64_t rows) {
+      std::set<uint64_t> ids;
+      while (ids.size() < rows) ids.insert(draw(4000));
+      const std::vector<uint64_t> ascending(ids.begin(), ids.end());
+      const std::vector<float> gradients(3 * rows, 0.5f + static_cast<float>(draw(5)));
+      table->Update(ascending, gradients.data(), {.lr = 0.5f}, clock);
+    };
+    for (uint32_t clock = 0; clock < kClock; ++clock) change(clock, 300);
+    std::vector<uint64_t> stored = table->StoredIds();
+    std::erase_if(stored, [](uint64_t id) { return BucketOf(5, id, kBucketBits) != 1; });
+    std::vector<float> weights(3 * stored.size()), state(3 * stored.size());
+    table->Lookup(stored, weights.data());
+    ASSERT_TRUE(table->ReadState(stored, state.data()).ok());
+    std::map<uint64_t, uint64_t> place_of;
+    for (size_t place = 0; place < stored.size(); ++place) place_of[stored[place]] = place;
+
+    table->BeginCut(1, kClock);
+    std::map<uint64_t, int> times;
+    bool is_whole = false;
+    for (uint32_t clock = kClock; !is_whole; ++clock) {
+      for (uint64_t changes = draw(3); changes > 0; --changes) change(clock, 1 + draw(40));
+      std::vector<std::byte> packed;
+      is_whole = table->TakeCut(1, 1, &packed);  // a range
+      const TableRows rows = Unpack(spec, 0, packed);
+      ASSERT_EQ(rows.weights.size(), 3 * rows.ids.size());
+      for (size_t row = 0; row < rows.ids.size(); ++row) {
+        ++times[rows.ids[row]];
+        ASSERT_LT(rows.clocks[row], kClock);
+        ASSERT_TRUE(place_of.contains(rows.ids[row])) << "seed " << seed;
+        const size_t place = place_of[rows.ids[row]];
+        for (size_t column = 0; column < 3; ++column) {
+          ASSERT_EQ(rows.weights[3 * row + column], weights[3 * place + column]);
+          ASSERT_EQ(rows.state[3 * row + column], state[3 * place + column]);
+        }
+      }
+    }
+    EXPECT_EQ(times.size(), stored.size());
+    for (const auto& [id, count] : times) ASSERT_EQ(count, 1) << id;
+    EXPECT_EQ(table->cut_bytes(), 0u);
+    change(100, 50);
+    EXPECT_EQ(table->cut_bytes(), 0u);
+  }
+}
+
+TEST(RowTable, RowsOfACopyAreStoredAgainAsTheyWere) {
+  const TableSpec spec = {.name = "items",
+                          .columns = 2,
+                          .capacity = 1000,
+                          .optimizer = {.kind = RowOptimizerKind::kAdagrad}};
+  auto table = *RowTable::Create(spec, 2), other = *RowTable::Create(spec, 2);
+  std::vector<uint64_t> ids;
+  for (uint64_t id = 0; id < 200; ++id) ids.push_back(7 * id);
+  const std::vector<float> gradients(400, 0.25f);
+  table->Update(ids, gradients.data(), {.lr = 1}, 3);
+  std::vector<std::byte> packed;
+  for (uint32_t bucket = 0; bucket < 4; ++bucket) {
+    table->BeginCut(bucket, 4);
+    ASSERT_TRUE(table->TakeCut(bucket, 1 << 20, &packed));
+  }
+  EXPECT_EQ(other->Restore(Unpack(spec, 0, packed)).stored, 200u);
+  for (RowTable* one : {table.get(), other.get()}) one->Update(ids, gradients.data(), {.lr = 1}, 5);
+  std::vector<float> expected(400), found(400);
+  table->Lookup(ids, expected.data());
+  other->Lookup(ids, found.data());
+  EXPECT_EQ(expected, found);
+  // As many pushes, and of the same clocks.
+  std::vector<std::byte> a, b;
+  for (const auto& [one, to] : {std::pair(table.get(), &a), std::pair(other.get(), &b)}) {
+    one->BeginCut(2, 6);
+    ASSERT_TRUE(one->TakeCut(2, 1 << 20, to));
+  }
+  const TableRows left = Unpack(spec, 0, a), right = Unpack(spec, 0, b);
+  EXPECT_EQ(std::set(left.pushes.begin(), left.pushes.end()), std::set<uint32_t>{2});
+  EXPECT_EQ(std::multiset(right.pushes.begin(), right.pushes.end()),
+            std::multiset(left.pushes.begin(), left.pushes.end()));
+  EXPECT_EQ(std::set(right.clocks.begin(), right.clocks.end()), std::set<uint32_t>{5});
+}
+
 TEST(TableSpec, ComesOutOfTheRecordAsItWentIn) {
   proto::Layout layout;
   for (int i = 0; i < 5; ++i) {

@@ -23,7 +23,7 @@ namespace strata::cli {
 namespace {
 
 struct CheckpointOptions {
-  std::string dir, out;
+  std::string dir, out, table;
   std::optional<uint64_t> step;
   bool json = false, optimizer = false;
 };
@@ -96,6 +96,7 @@ int Export(const CheckpointOptions& options) {
       .out = options.out,
       .step = options.step,
       .optimizer = options.optimizer,
+      .table = options.table,
       .on_object = [&](const Manifest& manifest, const ObjectFacts& object,
                        uint64_t before) { line.Show(ReadingText(manifest, object, before)); },
       .on_passed_over =
@@ -179,6 +180,9 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
   AddStep(command, options.get(), "The one of this step (default: the newest whole one)");
   command->add_flag("--optimizer", options->optimizer,
                     "Write the optimizer's state, too: optimizer/STATE/NAME");
+  command->add_option("--table", options->table,
+                      "Write the rows of this table instead: ids and weights; with --optimizer also\n"
+                      "state and clocks, the step of each row's last update");
   command->footer(
       "STATE is what PyTorch calls it: momentum_buffer of momentum_sgd and nesterov; exp_avg,\n"
       "exp_avg_sq and step of adam and adamw; sum and step of adagrad; square_avg,\n"
@@ -189,6 +193,7 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
       "Examples:\n"
       "  strata checkpoint export /shared/lenet weights.safetensors\n"
       "  strata checkpoint export /shared/lenet weights.safetensors --step 1000 --optimizer\n"
+      "  strata checkpoint export /shared/ctr items.safetensors --table items\n"
       "Exit status: 0 written, 1 the --step is damaged, 2 no such folder, checkpoint or step, or\n"
       "none that is whole.");
   command->callback([=] { invocation->run = [options] { return Export(*options); }; });

@@ -1,8 +1,11 @@
 #include "cli/commands/checkpoint_objects.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +18,9 @@
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
+#include "rows/row_key.h"
+#include "rows/row_update.h"
+#include "rows/table_spec.h"
 
 namespace strata::cli {
 
@@ -97,13 +103,27 @@ class Checker {
         return TakeNode(part->number, content);
       case PartKind::kRank:
         return TakeRank(part->number, content);
+      case PartKind::kRows:
+        pieces_[part->number].insert(part->piece);
+        return TakeRows(object, content);
     }
     return absl::OkStatus();
   }
 
   absl::Status Finish() const {
-    const std::string folder = Checkpoints::ObjectName(manifest_.clock, "");
-    return arena_.ExpectAll(absl::StrCat(where_, "/", absl::StripSuffix(folder, "/")));
+    const std::string folder = absl::StrCat(
+        where_, "/",
+        absl::StripSuffix(Checkpoints::ObjectName(manifest_.clock, ""), "/"));
+    for (const auto& [shard, pieces] : pieces_) {
+      if (*pieces.rbegin() + 1 == pieces.size()) continue;
+      return Wrong(folder, absl::StrFormat("has %d of %d objects with rows of shard %d",
+                                           pieces.size(), *pieces.rbegin() + 1, shard));
+    }
+    for (int bucket = 0; bucket < record_.placement().shard_of_bucket_size(); ++bucket) {
+      if (buckets_.contains(static_cast<uint32_t>(bucket))) continue;
+      return Wrong(folder, absl::StrFormat("rows of bucket %d are in no object", bucket));
+    }
+    return arena_.ExpectAll(folder);
   }
 
  private:
@@ -183,6 +203,49 @@ class Checker {
     return absl::OkStatus();
   }
 
+  absl::Status TakeRows(const ObjectFacts& object, const Bytes& content) {
+    const absl::StatusOr<RowsImage> image = ParseRowsImageFile(content, path_);
+    if (!image.ok()) return AsDamage(image.status());
+    if (absl::Status status = ExpectClock(image->clock, "it"); !status.ok()) return status;
+    const auto buckets = static_cast<uint32_t>(record_.placement().shard_of_bucket_size());
+    if (image->buckets != buckets) {
+      return Wrong(path_, absl::StrFormat("is of %d buckets, the job has %d", image->buckets,
+                                          buckets));
+    }
+    std::vector<uint32_t> own;
+    for (const BucketImage& part : image->parts) own.push_back(part.bucket);
+    if (own != object.buckets) return Wrong(path_, "has other buckets than its manifest says");
+    buckets_.insert(own.begin(), own.end());
+    for (const TableRows& rows : image->tables) {
+      if (absl::Status status = CheckTable(rows, own, buckets); !status.ok()) return status;
+    }
+    if (taker_.on_rows) taker_.on_rows(*image);
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckTable(const TableRows& rows, const std::vector<uint32_t>& own,
+                          uint32_t buckets) const {
+    const absl::StatusOr<std::vector<rows::TableSpec>> tables = rows::TablesOf(record_.layout());
+    if (!tables.ok()) return Wrong(path_, std::string(tables.status().message()));
+    if (rows.table >= tables->size()) {
+      return Wrong(path_, absl::StrFormat("has rows of table %d, the job %d tables", rows.table,
+                                          tables->size()));
+    }
+    const rows::TableSpec& spec = (*tables)[rows.table];
+    if (rows.columns != spec.columns ||
+        rows.state_columns != rows::StateColumns(spec.optimizer.kind, spec.columns)) {
+      return Wrong(path_, absl::StrFormat("table \"%s\": its rows are of other columns", spec.name));
+    }
+    const auto bits = static_cast<uint32_t>(std::countr_zero(buckets));
+    for (const uint64_t id : rows.ids) {
+      const uint32_t bucket = rows::BucketOf(spec.seed, id, bits);
+      if (std::find(own.begin(), own.end(), bucket) != own.end()) continue;
+      return Wrong(path_, absl::StrFormat("table \"%s\": id %d lies in bucket %d", spec.name, id,
+                                          bucket));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckNode(const NodeImage& image) {
     const uint64_t steps = manifest_.clock * StepsPerClock(record_.job());
     if (image.clock != steps) {
@@ -221,7 +284,9 @@ class Checker {
   const proto::JobRecord& record_;
   const ObjectTaker& taker_;
   RangeCover arena_;
-  std::string path_;  // of the object in hand
+  std::map<uint32_t, std::set<uint32_t>> pieces_;  // by shard: objects with its rows
+  std::set<uint32_t> buckets_;                     // of rows that are there
+  std::string path_;                               // of the object in hand
 };
 
 }  // namespace

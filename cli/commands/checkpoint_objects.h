@@ -13,6 +13,7 @@
 #include "common/image/chunk_image.h"
 #include "common/image/image_file.h"
 #include "common/image/node_image.h"
+#include "common/image/rows_image.h"
 #include "proto/record.pb.h"
 
 namespace strata::cli {
@@ -52,12 +53,13 @@ struct ObjectTaker {
   std::function<void(const ChunkImage& image)> on_chunk;
   std::function<void(const NodeImage& image)> on_node;
   std::function<void(const RankImage& image)> on_rank;
+  std::function<void(const RowsImage& image)> on_rows;
 };
 
 // Reads all objects of a checkpoint, one at a time, and checks that each has the size and checksum
 // in the manifest and is a file of images; that the images are of the checkpoint's clock, and have
-// the vectors that the record's job needs; and that those of chunks cover the arena, each element
-// once. Errors: DataLoss naming the object and what is wrong; the store's.
+// the vectors that the record's job needs; that those of chunks cover the arena, each element once;
+// and that those of rows cover all buckets. Errors: DataLoss naming the object and what is wrong; the store's.
 absl::Status ReadObjects(Store& store, const Manifest& manifest, const proto::JobRecord& record,
                          const ObjectTaker& taker);
 

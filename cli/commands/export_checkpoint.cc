@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "cli/commands/checkpoint_list.h"
 #include "cli/commands/checkpoint_objects.h"
+#include "cli/commands/export_table.h"
 #include "cli/commands/named_tensors.h"
 #include "common/image/safetensors.h"
 
@@ -44,6 +45,7 @@ absl::StatusOr<Exported> ExportOne(Store& store, const Manifest& manifest,
                                    const ExportOptions& options) {
   const absl::StatusOr<proto::JobRecord> record = RecordOf(manifest, store.where());
   if (!record.ok()) return record.status();
+  if (!options.table.empty()) return ExportTable(store, manifest, *record, options);
   // Before memory for them is asked for.
   if (record->layout().elements() > BytesOf(manifest) / sizeof(float)) {
     return absl::DataLossError(absl::StrCat(

@@ -17,6 +17,7 @@ struct ExportOptions {
   std::string out;               // the file
   std::optional<uint64_t> step;  // absent: the newest whole one
   bool optimizer = false;        // also its state
+  std::string table;             // the rows of this one, and nothing else; empty: the tensors
   // Called before an object is read, with the number of bytes read so far; may be null.
   std::function<void(const Manifest& manifest, const ObjectFacts& object, uint64_t bytes_before)>
       on_object;

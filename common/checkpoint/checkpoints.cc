@@ -191,7 +191,10 @@ absl::StatusOr<ObjectFacts> ObjectAt(const proto::Resume& resume, uint32_t index
         absl::StrFormat("object %d of the checkpoint's %d", index, resume.objects_size()));
   }
   const proto::CheckpointObject& object = resume.objects(static_cast<int>(index));
-  return ObjectFacts{.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()};
+  return ObjectFacts{.name = object.name(),
+                     .bytes = object.bytes(),
+                     .checksum = object.checksum(),
+                     .buckets = {object.buckets().begin(), object.buckets().end()}};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/checkpoint/store.h"
 #include "common/image/safetensors.h"
+#include "common/os/limits.h"
 #include "common/require.h"
 #include "xxhash.h"
 
@@ -50,6 +51,18 @@ bool ReadCount(const Json& object, const char* name, uint64_t* out) {
   return true;
 }
 
+// Returns false if they are there, and are not a list of buckets.
+bool ReadBuckets(const Json& object, std::vector<uint32_t>* buckets) {
+  const auto found = object.find("buckets");
+  if (found == object.end()) return true;
+  if (!found->is_array() || found->size() > kBucketsMax) return false;
+  for (const Json& one : *found) {
+    if (!one.is_number_unsigned() || one.get<uint64_t>() >= kBucketsMax) return false;
+    buckets->push_back(one.get<uint32_t>());
+  }
+  return true;
+}
+
 // Returns what is wrong; empty: nothing.
 std::string ReadObjects(const Json& json, std::vector<ObjectFacts>* objects) {
   const auto list = json.find("objects");
@@ -62,6 +75,9 @@ std::string ReadObjects(const Json& json, std::vector<ObjectFacts>* objects) {
         !ReadCount(item, "bytes", &facts.bytes) || !ReadText(item, "xxh3", &checksum) ||
         !ReadDigits(checksum, &facts.checksum)) {
       return "an object lacks name, bytes or xxh3";
+    }
+    if (!ReadBuckets(item, &facts.buckets)) {
+      return absl::StrCat("object ", ShownName(facts.name), " has buckets that are none");
     }
     if (!CheckObjectName(facts.name).ok()) return absl::StrCat("object ", ShownName(facts.name));
     if (!names.insert(facts.name).second) return absl::StrCat(facts.name, " is there twice");
@@ -107,6 +123,7 @@ std::string SerializeManifest(const Manifest& manifest) {
   for (const ObjectFacts& object : manifest.objects) {
     json["objects"].push_back(
         {{"name", object.name}, {"bytes", object.bytes}, {"xxh3", Digits(object.checksum)}});
+    if (!object.buckets.empty()) json["objects"].back()["buckets"] = object.buckets;
   }
   // Names of jobs may hold any bytes.
   std::string text = json.dump(1, ' ', false, OrderedJson::error_handler_t::replace);
@@ -157,18 +174,28 @@ const char* WordFor(PartKind kind) {
       return "node";
     case PartKind::kRank:
       return "rank";
+    case PartKind::kRows:
+      return "rows";
   }
   return "";
 }
 
 std::string ToText(const PartName& part, uint32_t job, uint32_t attempt) {
-  return absl::StrFormat("%s-%d-%d.%d", WordFor(part.kind), part.number, job, attempt);
+  const std::string piece = part.kind == PartKind::kRows ? absl::StrCat(".", part.piece) : "";
+  return absl::StrFormat("%s-%d%s-%d.%d", WordFor(part.kind), part.number, piece, job, attempt);
 }
 
 std::optional<PartName> ParsePartName(const std::string& object) {
   const std::vector<std::string> words = absl::StrSplit(object.substr(object.rfind('/') + 1), '-');
   PartName part;
   if (words.size() < 2 || words.size() > 3) return std::nullopt;
+  if (words[0] == WordFor(PartKind::kRows)) {
+    const std::pair<std::string, std::string> numbers = absl::StrSplit(words[1], '.');
+    part.kind = PartKind::kRows;
+    const bool is_one = absl::SimpleAtoi(numbers.first, &part.number) &&
+                        absl::SimpleAtoi(numbers.second, &part.piece);
+    return is_one ? std::optional(part) : std::nullopt;
+  }
   if (!absl::SimpleAtoi(words[1], &part.number)) return std::nullopt;
   for (const PartKind kind : {PartKind::kShard, PartKind::kNode, PartKind::kRank}) {
     part.kind = kind;

@@ -2,6 +2,7 @@
 #define STRATA_COMMON_CHECKPOINT_MANIFEST_H_
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,20 +17,23 @@ struct XXH3_state_s;  // of xxhash.h
 
 namespace strata {
 
-// The owner of the state in a checkpoint's object.
-enum class PartKind { kShard, kNode, kRank };
-// Returns "shard", "node" or "rank".
+// The owner of the state in a checkpoint's object. A shard has one of its chunks, and one or more of
+// its rows.
+enum class PartKind { kShard, kNode, kRank, kRows };
+// Returns "shard", "node", "rank" or "rows".
 const char* WordFor(PartKind kind);
 
 // The object of one shard, node or rank of the job.
 struct PartName {
   PartKind kind = PartKind::kShard;
   uint32_t number = 0;
+  uint32_t piece = 0;  // of rows: which object
 
   auto operator<=>(const PartName&) const = default;
 };
 
-// Returns the part's object name, within its checkpoint: "shard-3-7.0", for job 7's first attempt.
+// Returns the part's object name, within its checkpoint: "shard-3-7.0", for job 7's first attempt;
+// "rows-3.12-7.0" for piece 12 of rows.
 // No two attempts of jobs write to the same object.
 std::string ToText(const PartName& part, uint32_t job, uint32_t attempt);
 // Parses the name of an object: "clock-.../shard-3-7.0", also without the job's. nullopt: it is not
@@ -41,6 +45,7 @@ struct ObjectFacts {
   std::string name;  // in the store
   uint64_t bytes = 0;
   uint64_t checksum = 0;  // XXH3-64
+  std::vector<uint32_t> buckets = {};  // of rows: which ones it has rows of
 
   bool operator==(const ObjectFacts&) const = default;
 };
@@ -71,6 +76,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
+// A job goes on from no more: its record lists them.
+inline constexpr size_t kCheckpointObjectsMax = 65536;
 // A job's record, which is most of it, has at most 32 MiB.
 inline constexpr uint64_t kManifestBytesMax = 64 << 20;
 inline constexpr char kManifestFormat[] = "strata-checkpoint-1";

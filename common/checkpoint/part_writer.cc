@@ -23,8 +23,12 @@ void SetNumber(const PartName& name, proto::CheckpointPart* part) {
       return part->set_node(name.number);
     case PartKind::kRank:
       return part->set_rank(name.number);
+    case PartKind::kRows:
+      return part->set_rows(name.number);
   }
 }
+
+PartName FirstOf(const PartName& name) { return {.kind = name.kind, .number = name.number}; }
 
 }  // namespace
 
@@ -72,9 +76,11 @@ void PartWriter::GiveUp(const std::string& why) {
   std::vector<proto::CheckpointPart> unwritten;
   absl::MutexLock lock(&work_->telling);
   if (work_->in_hand) unwritten.push_back(*work_->in_hand);
+  for (const auto& [name, part] : work_->begun) unwritten.push_back(part);
   for (const Part& part : queue) unwritten.push_back(Describe(part, *work_));
   for (proto::CheckpointPart& part : unwritten) {
     part.set_error(why);
+    part.clear_pieces();
     work_->calls.tell(part);
   }
   work_->abandoned = true;
@@ -112,8 +118,40 @@ void PartWriter::Run(Work& work) {
       part = std::move(work.queue.front());
       work.queue.pop_front();
     }
+    std::function<Part()> next = part.next;
     WriteNow(std::move(part), work);
+    while (next) {
+      {
+        absl::MutexLock lock(&work.telling);
+        if (work.abandoned) break;
+      }
+      Part more = next();
+      next = more.next;
+      WriteNow(std::move(more), work);
+    }
   }
+}
+
+bool PartWriter::IsGivenUp(const Part& part, const Work& work) {
+  return part.name.piece > 0 && !work.begun.contains({FirstOf(part.name), part.clock});
+}
+
+bool PartWriter::Join(const Part& part, Work& work, proto::CheckpointPart* told) {
+  if (part.name.kind != PartKind::kRows) return true;
+  const std::pair key(FirstOf(part.name), part.clock);
+  if (!told->error().empty()) {
+    work.begun.erase(key);
+    return true;
+  }
+  proto::CheckpointPart& whole = work.begun.try_emplace(key, *told).first->second;
+  whole.clear_object();
+  proto::CheckpointObject* const piece = whole.add_pieces();
+  *piece = told->object();
+  piece->mutable_buckets()->Add(part.buckets.begin(), part.buckets.end());
+  if (part.goes_on) return false;
+  *told = std::move(whole);
+  work.begun.erase(key);
+  return true;
 }
 
 absl::StatusOr<ObjectFacts> PartWriter::Put(const Part& part, Work& work) {
@@ -138,12 +176,14 @@ absl::StatusOr<ObjectFacts> PartWriter::Put(const Part& part, Work& work) {
 
 void PartWriter::WriteNow(Part part, Work& work) {
   proto::CheckpointPart told = Describe(part, work);
+  bool is_given_up = false;
   {
     absl::MutexLock lock(&work.telling);
-    work.in_hand = told;
+    is_given_up = part.problem.empty() && IsGivenUp(part, work);
+    if (!is_given_up) work.in_hand = told;
   }
   told.set_error(part.problem);
-  if (part.problem.empty()) {
+  if (part.problem.empty() && !is_given_up) {
     const absl::Time begin = absl::Now();
     const absl::StatusOr<ObjectFacts> facts = Put(part, work);
     if (facts.ok()) {
@@ -155,8 +195,8 @@ void PartWriter::WriteNow(Part part, Work& work) {
     } else {
       told.set_error(std::string(facts.status().message()));
     }
-    part.make = nullptr;
   }
+  part.make = nullptr;
   if (!told.error().empty()) {
     LogWarning("job %d: checkpoint of clock %d: %s", work.job, part.clock, told.error());
   }
@@ -164,7 +204,7 @@ void PartWriter::WriteNow(Part part, Work& work) {
   work.in_hand.reset();
   if (work.abandoned) return;
   if (part.problem.empty() && part.let_go != nullptr) part.let_go();
-  work.calls.tell(told);
+  if (!is_given_up && Join(part, work, &told)) work.calls.tell(told);
 }
 
 }  // namespace strata

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -46,6 +49,12 @@ class PartWriter {
     std::string problem;              // why there is no content; empty: there is
     // Called on the writer's thread once the content is no longer in memory. May be null.
     std::function<void()> let_go;
+    // Of rows, which have several objects, told as one part once the last is in the store, or one
+    // could not be written: whether others follow, and the buckets that this one has rows of.
+    bool goes_on = false;
+    std::vector<uint32_t> buckets;
+    // Returns the object that follows; null: it comes with another call of Write.
+    std::function<Part()> next;
   };
 
   // `record`: the job's attempt.
@@ -80,6 +89,8 @@ class PartWriter {
     absl::Mutex telling;  // held during calls, except `open`
     bool abandoned ABSL_GUARDED_BY(telling) = false;
     std::optional<proto::CheckpointPart> in_hand ABSL_GUARDED_BY(telling);
+    // By the first object's name, and clock: parts with several objects, of which some are written.
+    std::map<std::pair<PartName, uint64_t>, proto::CheckpointPart> begun ABSL_GUARDED_BY(telling);
 
     bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
       return !queue.empty() || finishing;
@@ -89,6 +100,12 @@ class PartWriter {
   static void Run(Work& work);
   static proto::CheckpointPart Describe(const Part& part, const Work& work);
   static void WriteNow(Part part, Work& work);
+  // Returns whether another object of the part could not be written.
+  static bool IsGivenUp(const Part& part, const Work& work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(work.telling);
+  // Joins what is told of an object to what the part has; returns whether the part is told now.
+  static bool Join(const Part& part, Work& work, proto::CheckpointPart* told)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(work.telling);
   static absl::StatusOr<ObjectFacts> Put(const Part& part, Work& work);
 
   const std::shared_ptr<Work> work_;

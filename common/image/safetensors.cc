@@ -226,15 +226,28 @@ absl::Status OrderPlaces(const std::string& path, uint64_t bytes,
 
 std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
                             absl::Span<const TensorToSave> tensors, size_t alignment) {
-  STRATA_REQUIRE(alignment > 0 && alignment % 8 == 0);
-  SafetensorsJson header;
-  header[kMetadata] = metadata;
+  SafetensorsLayout layout = {.metadata = metadata, .tensors = {}};
   uint64_t offset = 0;
   for (const TensorToSave& tensor : tensors) {
-    const uint64_t end = offset + tensor.values.size() * sizeof(float);
-    header[tensor.name] = {
-        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    const uint64_t end = offset + tensor.bytes().size();
+    layout.tensors.push_back({.name = tensor.name,
+                              .shape = tensor.shape,
+                              .begin = offset,
+                              .end = end,
+                              .dtype = tensor.dtype});
     offset = end;
+  }
+  return SafetensorsHead(layout, alignment);
+}
+
+std::string SafetensorsHead(const SafetensorsLayout& layout, size_t alignment) {
+  STRATA_REQUIRE(alignment > 0 && alignment % 8 == 0);
+  SafetensorsJson header;
+  header[kMetadata] = layout.metadata;
+  for (const TensorPlace& tensor : layout.tensors) {
+    header[tensor.name] = {{"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {tensor.begin, tensor.end}}};
   }
   // Names may hold any bytes; invalid UTF-8 is replaced instead of throwing.
   std::string text = header.dump(-1, ' ', false, SafetensorsJson::error_handler_t::replace);
@@ -252,10 +265,7 @@ absl::Status WriteSafetensors(const std::string& path,
                               absl::Span<const TensorToSave> tensors) {
   const std::string head = SafetensorsHead(metadata, tensors);
   std::vector<absl::Span<const char>> pieces = {head};
-  for (const TensorToSave& tensor : tensors) {
-    pieces.emplace_back(reinterpret_cast<const char*>(tensor.values.data()),
-                        tensor.values.size() * sizeof(float));
-  }
+  for (const TensorToSave& tensor : tensors) pieces.push_back(tensor.bytes());
   return WriteFileAtomically(path, pieces);
 }
 

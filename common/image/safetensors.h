@@ -56,6 +56,14 @@ struct TensorToSave {
   std::string name;
   std::vector<uint64_t> shape;
   absl::Span<const float> values;  // as many as the shape says
+  // Of another type than fp32: that, and the values' bytes in place of `values`.
+  std::string dtype = "F32";
+  absl::Span<const char> other = {};
+
+  absl::Span<const char> bytes() const {
+    if (!other.empty()) return other;
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+  }
 };
 
 struct SavedTensor {
@@ -109,6 +117,8 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHead(absl::Span<const char> hea
 // multiple of `alignment`, which is a multiple of 8.
 std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
                             absl::Span<const TensorToSave> tensors, size_t alignment = 8);
+// The same for values that are written to their places.
+std::string SafetensorsHead(const SafetensorsLayout& layout, size_t alignment = 8);
 
 // Writes fp32 tensors in the given order; readers see the whole file or none. Errors name the path:
 // those of WriteFileAtomically.

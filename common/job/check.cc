@@ -792,6 +792,25 @@ absl::Status CheckTrace(const proto::Job& job) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRowsMode(const proto::Job& job) {
+  const proto::Rows& rows = job.rows();
+  if (rows.has_consistency()) {
+    const absl::Status right = CheckConsistency(rows.consistency());
+    if (!right.ok()) return Refuse(absl::StrCat("rows.", right.message()));
+    const std::string field = DoesNotGoWithRows(rows.consistency());
+    if (!field.empty()) {
+      return Refuse(absl::StrCat("rows.consistency.", field, ": rows do not have it"));
+    }
+  }
+  const uint32_t lookahead = RowsLookahead(job);
+  if (lookahead > 1 && RowsConsistency(job).has_sync()) {
+    return Refuse(absl::StrFormat(
+        "rows.lookahead: %d with rows in sync, where a row has all steps before: 1, or lazy, async",
+        lookahead));
+  }
+  return InRange("rows.lookahead", lookahead, 1, kRowsLookaheadMax);
+}
+
 absl::Status CheckRows(const proto::Job& job) {
   if (!job.has_rows()) return absl::OkStatus();
   if (!job.has_program()) return Refuse("rows: models of the zoo have no tables");
@@ -804,9 +823,12 @@ absl::Status CheckRows(const proto::Job& job) {
                                   kBucketsMax));
   }
   constexpr uint64_t kLeast = 1 << 10, kMost = uint64_t{16} << 30;
-  return job.rows().bytes_per_step() == 0
-             ? absl::OkStatus()
-             : InRange("rows.bytes_per_step", job.rows().bytes_per_step(), kLeast, kMost);
+  if (job.rows().bytes_per_step() != 0) {
+    const absl::Status few =
+        InRange("rows.bytes_per_step", job.rows().bytes_per_step(), kLeast, kMost);
+    if (!few.ok()) return few;
+  }
+  return CheckRowsMode(job);
 }
 
 absl::Status CheckShape(const proto::Job& job) {

@@ -118,6 +118,23 @@ TEST(ValidateJob, AProgramThatSaysItsSamplesMayHaveWhatNeedsThem) {
             "program.samples_per_rank: 65537 is not in 0 to 65536");
 }
 
+TEST(ValidateJob, RowsMayHaveAModeOfTheirOwnAndAreFetchedAheadOutOfSync) {
+  const auto refusal = [](const std::vector<std::string>& settings) {
+    return std::string(ValidateJob(Program(settings)).message());
+  };
+  EXPECT_EQ(refusal({"rows.consistency.preset=async", "rows.lookahead=2"}), "");
+  EXPECT_EQ(refusal({"rows.lookahead=2"}),
+            "rows.lookahead: 2 with rows in sync, where a row has all steps before: 1, or lazy, "
+            "async");
+  EXPECT_EQ(refusal({"consistency.preset=async", "rows.lookahead=17"}),
+            "rows.lookahead: 17 is not in 1 to 16");
+  EXPECT_EQ(refusal({"rows.consistency.lazy.staleness=2000"}),
+            "rows.consistency.lazy.staleness: 2000 is not in 0 to 1024");
+  EXPECT_EQ(refusal({"rows.consistency.preset=easgd"}),
+            "rows.consistency.async.elastic: rows do not have it");
+  EXPECT_EQ(refusal({"rows.consistency.preset=none"}).substr(0, 5), "rows.");
+}
+
 TEST(ValidateJob, AProgramsVariablesHaveANameEachAndAValue) {
   EXPECT_EQ(ValidateJob(Program({"program.env=A=b=c", "program.env=B="})), absl::OkStatus());
   EXPECT_EQ(ValidateJob(Program({"program.env=A"})).message(),

@@ -390,6 +390,22 @@ std::string ShownModeName(const proto::Consistency& consistency) {
   return is_still_preset ? consistency.preset_name() : ModeName(consistency);
 }
 
+std::string ShownModeName(const proto::Job& job) {
+  const std::string name = ShownModeName(job.consistency());
+  if (!job.rows().has_consistency()) return name;
+  const std::string of_rows = ShownModeName(job.rows().consistency());
+  return of_rows == name ? name : absl::StrCat(name, ", rows ", of_rows);
+}
+
+std::string DoesNotGoWithRows(const proto::Consistency& consistency) {
+  const proto::Lazy& lazy = consistency.lazy();
+  if (lazy.local_steps() > 0) return "lazy.local_steps";
+  if (lazy.has_quorum()) return "lazy.quorum";
+  if (lazy.double_buffering()) return "lazy.double_buffering";
+  if (consistency.async().has_elastic()) return "async.elastic";
+  return MakeDelayCompensation(consistency) ? "async.delay_compensation" : "";
+}
+
 std::string PresetOfMode(const std::string& mode) {
   const std::string name = mode.substr(mode.find(':') + 1);
   return ParsePreset(name).ok() ? name : "";

@@ -36,10 +36,15 @@ std::string ModeName(const proto::Consistency& consistency);
 // Returns the name of the preset that was given for the mode, otherwise ModeName; also if another
 // setting has overridden one of the preset's.
 std::string ShownModeName(const proto::Consistency& consistency);
+// Returns that of a job, and of its rows where they have another one: "sync, rows async".
+std::string ShownModeName(const proto::Job& job);
 // Returns the mode without its preset name, so that modes with the same effect compare equal.
 proto::Consistency WithoutName(proto::Consistency consistency);
 // Returns the preset in a mode's name on a command line; "": none, as for "ring".
 std::string PresetOfMode(const std::string& mode);
+
+// Returns the field below `consistency` that rows do not go with, as "lazy.quorum"; "": none.
+std::string DoesNotGoWithRows(const proto::Consistency& consistency);
 
 // All functions below take jobs with their defaults filled in.
 

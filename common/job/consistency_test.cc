@@ -245,6 +245,16 @@ TEST(ShownModeName, IsThePresetsAsLongAsTheModeIsWhatItStandsFor) {
   EXPECT_EQ(name({"consistency.preset_name=\"none such\""}), "sync");
 }
 
+TEST(ShownModeName, NamesTheModeOfRowsWhereItIsAnother) {
+  const auto name = [](const std::vector<std::string>& settings) {
+    return ShownModeName(WithConsistency(settings));
+  };
+  EXPECT_EQ(name({"rows.consistency.preset=async"}), "sync, rows async");
+  EXPECT_EQ(name({"rows.consistency={lazy { staleness: 3 }}"}), "sync, rows lazy(3)");
+  EXPECT_EQ(name({"consistency.preset=async", "rows.consistency.preset=async"}), "async");
+  EXPECT_EQ(name({"consistency.preset=async", "rows.buckets=8"}), "async");
+}
+
 TEST(PresetOfMode, IsWithoutItsKindAndNoneOfWhatIsNoPreset) {
   EXPECT_EQ(PresetOfMode("ssp(3)"), "ssp(3)");
   EXPECT_EQ(PresetOfMode("lazy:quorum(2)"), "quorum(2)");

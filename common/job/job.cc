@@ -149,6 +149,7 @@ void FillDefaults(proto::Job* job) {
   FillOptimizer(job->mutable_optimizer());
   FillSchedule(job->mutable_schedule());
   FillConsistency(job->mutable_consistency());
+  if (job->rows().has_consistency()) FillConsistency(job->mutable_rows()->mutable_consistency());
   if (job->ranks() == 0) job->set_ranks(1);
   if (job->ranks_min() == 0 && DropsLost(*job)) job->set_ranks_min(job->ranks_per_node());
   if (job->ranks_min() == 0 && job->ranks_max() > 0) job->set_ranks_min(job->ranks());
@@ -237,6 +238,14 @@ OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer) {
 uint64_t RowBytesPerStep(const proto::Job& job) {
   constexpr uint64_t kDefault = 16 << 20;
   return job.rows().bytes_per_step() > 0 ? job.rows().bytes_per_step() : kDefault;
+}
+
+uint32_t RowsLookahead(const proto::Job& job) {
+  return std::max<uint32_t>(1, job.rows().lookahead());
+}
+
+const proto::Consistency& RowsConsistency(const proto::Job& job) {
+  return job.rows().has_consistency() ? job.rows().consistency() : job.consistency();
 }
 
 uint32_t SamplesPerRank(const proto::Job& job) {
@@ -483,6 +492,9 @@ absl::Status ApplySettings(const std::vector<std::string>& settings, proto::Job*
     proto::Job changed = *job;
     // A later setting may change a field of the preset.
     ExpandPreset(changed.mutable_consistency());
+    if (changed.rows().has_consistency()) {
+      ExpandPreset(changed.mutable_rows()->mutable_consistency());
+    }
     const absl::Status status =
         ApplySetting(setting.substr(0, equals), setting.substr(equals + 1), &changed);
     if (!status.ok()) {

@@ -57,6 +57,11 @@ uint32_t SamplesPerRank(const proto::Job& job);
 
 // Returns how many bytes of rows a node may push in a step: RowBytes of all.
 uint64_t RowBytesPerStep(const proto::Job& job);
+inline constexpr uint32_t kRowsLookaheadMax = 16;
+// Returns how many steps ahead rows are fetched, at least 1.
+uint32_t RowsLookahead(const proto::Job& job);
+// Returns how consistent nodes stay in rows.
+const proto::Consistency& RowsConsistency(const proto::Job& job);
 // Returns the bytes of ids and gradients of so many rows.
 constexpr uint64_t RowBytes(uint64_t rows, uint32_t columns) {
   return rows * (sizeof(uint64_t) + sizeof(float) * columns);

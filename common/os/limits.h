@@ -23,8 +23,11 @@ inline constexpr uint64_t kChunksMax = 1 << 20;
 // Buckets of a job's rows, and tables of a job.
 inline constexpr uint32_t kBucketsMax = 4096;
 inline constexpr uint32_t kTablesMax = 1024;
-// What a rank may ask of its node's rows at a time: ids, and gradients or weights.
+// The memory in which a rank and its node hand each other rows: ids, and gradients or weights. A
+// call with more goes in parts.
 inline constexpr uint64_t kRowSlotBytes = 4 << 20;
+// An object of rows in a checkpoint ends with the range of rows that fills it.
+inline constexpr uint64_t kRowPieceBytes = 8 << 20;
 // A gRPC message, and a message between processes of one host.
 inline constexpr uint32_t kControlMessageBytesMax = 64 << 20;
 // A job's record (job, view, placement, layout), which must fit into a message.

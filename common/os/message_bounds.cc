@@ -74,6 +74,7 @@ constexpr Entry kBounds[] = {
     {"Debug.delays", {kNodes}},
     // record.proto
     {"CheckpointObject.name", {1, kLongName}},
+    {"CheckpointObject.buckets", {kBucketsMax}},
     {"Layout.segments", {kTensors}},
     {"Layout.tables", {kTablesMax}},
     {"Segment.name", {1, kLongName}},
@@ -107,6 +108,7 @@ constexpr Entry kBounds[] = {
     {"ShardActivity.address", {1, kAddress}},
     {"ShardActivity.error", {1, kError}, kProse},
     {"CheckpointPart.error", {1, kError}, kProse},
+    {"CheckpointPart.pieces", {kMany}},
     {"NodeReady.run_dir", {1, kPath}},
     {"NodeReady.endpoint", {1, kAddress}},
     {"NodeReady.nccl_id", {1, kSecret}},

@@ -208,6 +208,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_join_table": (c_int, [c_void_p, c_void_p]),
     "strata_publish_rows": (c_int, [c_void_p, c_double, c_double]),
     "strata_want_rows": (c_int, [c_void_p, c_void_p, c_uint64]),
+    "strata_rows_lookahead": (c_uint32, [c_void_p]),
     "strata_stored_ids": (c_int, [c_void_p, c_void_p, c_uint64, POINTER(c_uint64)]),
     "strata_read_row_state": (c_int, [c_void_p, c_void_p, c_uint64, c_void_p]),
     "strata_store_rows": (

@@ -324,9 +324,13 @@ class Table:
         return found.value
 
     def _want(self, ids: int, count: int) -> None:
-        """Says which rows the next step's push brings along. `ids`: the address of `count` int64.
-        No effect on a table in this process."""
+        """Says which rows are looked up `_lookahead` steps after the next. `ids`: the address of
+        `count` int64. No effect on a table in this process."""
         _library.check(_library.lib.strata_want_rows(self._handle, ids, count))
+
+    @property
+    def _lookahead(self) -> int:
+        return int(_library.lib.strata_rows_lookahead(self._handle))
 
     def lookup(self, ids: Any) -> Any:
         """Returns the rows of a NumPy array of ids, [n] int64, in any order: [n, dim] fp32.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
+import shutil
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 import support
 import torch
 from forks import run_job, run_script
-from support import error_lines, must_finish
+from support import STRATA, error_lines, execute, must_finish
 
 MODES = ["ssp(2)", "async", "async_damped", "async_dc", "quorum(1)", "easgd", "significance"]
 
@@ -241,6 +243,74 @@ def test_each_push_of_rows_counts_once(
     words = ("counts", str(nodes), str(ranks_of_node), mode)
     result = must_finish(run_job(tmp_path, "rows.py", *words, **how))
     assert result.out.count("each push counts once") == nodes * ranks_of_node
+
+
+def kept(folder: pathlib.Path, attempts: int = 2) -> tuple[str, ...]:
+    """Options of a job that writes checkpoints, and goes on by itself."""
+    settings = [f'checkpoint={{dir: "{folder}/checkpoints" every_steps: 5}}']
+    settings += [f"restart={{attempts: {attempts}}}"] if attempts else []
+    return tuple(word for setting in settings for word in ("--set", setting))
+
+
+def test_rows_go_on_from_a_checkpoint_with_the_bits_of_an_undisturbed_run(
+    tmp_path: pathlib.Path,
+) -> None:
+    """By itself after a rank's death; then as another job on other servers. Exported rows are those
+    of the last step."""
+    how: dict[str, Any] = {"ranks": 4, "nodes": 2, "mode": "sync"}
+    for name, servers, words, options in (
+        ("undisturbed", 2, (), ()),
+        ("died", 2, ("die",), kept(tmp_path)),
+    ):
+        words = ("shared", name, *words)
+        result = must_finish(
+            run_job(tmp_path, "rows.py", *words, servers=servers, options=options, **how)
+        )
+    assert re.search(r"goes on after it failed: rank 3 .*: killed by signal 9", result.out)
+    undisturbed, died = (np.load(tmp_path / f"rows.{name}.npz") for name in ("undisturbed", "died"))
+    for name in undisturbed.files:
+        assert np.array_equal(undisturbed[name], died[name]), name
+    exported = export_table(tmp_path, "items")
+    order = np.argsort(exported["ids"])
+    ids = exported["ids"][order] // 10**15
+    assert len(ids) > 10 and np.array_equal(exported["weights"][order], undisturbed["items"][ids])
+
+    # From the one before, on one server.
+    shutil.rmtree(tmp_path / f"checkpoints/clock-{20:020}")
+    options = ("--resume", str(tmp_path / "checkpoints"))
+    must_finish(run_job(tmp_path, "rows.py", "shared", "moved", servers=1, options=options, **how))
+    moved = np.load(tmp_path / "rows.moved.npz")
+    for name in undisturbed.files:
+        assert np.array_equal(undisturbed[name], moved[name]), name
+
+
+def export_table(folder: pathlib.Path, table: str) -> dict[str, Any]:
+    words = ["checkpoint", "export", "checkpoints", "rows.safetensors", "--table", table]
+    must_finish(execute([STRATA, *words, "--optimizer"], folder))
+    must_finish(execute([STRATA, "checkpoint", "verify", "checkpoints"], folder))
+    content = (folder / "rows.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    tensors = json.loads(content[8:begin])
+    del tensors["__metadata__"]
+    kinds = {"I64": np.int64, "F32": np.float32, "I32": np.int32}
+    found = {}
+    for name, tensor in tensors.items():
+        first, last = (begin + offset for offset in tensor["data_offsets"])
+        values = np.frombuffer(content[first:last], kinds[tensor["dtype"]])
+        found[name] = values.reshape(tensor["shape"])
+    assert set(found) == {"ids", "weights", "state", "clocks"}
+    return found
+
+
+@pytest.mark.parametrize("mode", ["async", "ssp(2)"])
+def test_each_push_of_rows_counts_once_though_a_rank_dies(
+    tmp_path: pathlib.Path, mode: str
+) -> None:
+    how: dict[str, Any] = {"ranks": 2, "nodes": 2, "servers": 2, "mode": mode}
+    words = ("counts", "2", "1", mode, "die")
+    result = must_finish(run_job(tmp_path, "rows.py", *words, options=kept(tmp_path), **how))
+    assert "goes on after it failed" in result.out
+    assert result.out.count("each push counts once") == 2
 
 
 def test_a_pass_whose_rows_no_step_can_use_is_an_error(tmp_path: pathlib.Path) -> None:

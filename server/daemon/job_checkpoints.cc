@@ -1,5 +1,6 @@
 #include "server/daemon/job_checkpoints.h"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <optional>
@@ -12,6 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/image/image_file.h"
+#include "common/require.h"
+#include "server/shard/shard_rows.h"
 
 namespace strata::server {
 
@@ -24,10 +27,7 @@ struct JobCheckpoints::Reading {
   std::thread thread;
 };
 
-JobCheckpoints::JobCheckpoints(StoreOpener open,
-                               std::function<void(const proto::CheckpointPart&)> tell,
-                               std::function<void(JobId, ShardId, uint64_t)> let_go)
-    : open_(std::move(open)), tell_(std::move(tell)), let_go_(std::move(let_go)) {}
+JobCheckpoints::JobCheckpoints(Calls calls) : calls_(std::move(calls)) {}
 
 JobCheckpoints::~JobCheckpoints() { Stop(); }
 
@@ -54,8 +54,8 @@ void JobCheckpoints::Begin(const proto::JobRecord& record) {
   DropDone();
   if (writers_.contains(job)) return;
   PartWriter::Calls calls;
-  calls.open = [open = open_, dir = record.job().checkpoint().dir()] { return open(dir); };
-  calls.tell = tell_;
+  calls.open = [open = calls_.open, dir = record.job().checkpoint().dir()] { return open(dir); };
+  calls.tell = calls_.tell;
   writers_[job] = {std::make_unique<PartWriter>(record, std::move(calls)),
                    std::make_shared<std::atomic<bool>>(false)};
 }
@@ -71,9 +71,46 @@ void JobCheckpoints::OnCut(ShardCut cut) {
   // The later attempt's cut at the same clock is still in memory.
   part.let_go = [this, job = cut.job, shard = cut.shard, clock = cut.clock,
                  has_ended = writer->second.has_ended] {
-    if (!*has_ended) let_go_(job, shard, clock);
+    if (!*has_ended) calls_.let_go(job, shard, clock);
   };
   part.make = [images = std::move(cut.images)] { return MakeImageFile(images); };
+  writer->second.writer->Write(std::move(part));
+}
+
+namespace {
+
+// Returns the part of a checkpoint that a piece of rows is.
+PartWriter::Part PartOf(ShardRowsPiece piece) {
+  PartWriter::Part part;
+  part.name = {.kind = PartKind::kRows, .number = piece.shard.value(), .piece = piece.number};
+  part.clock = piece.clock;
+  part.problem = piece.problem;
+  part.goes_on = !piece.is_last;
+  for (const BucketImage& bucket : piece.parts) part.buckets.push_back(bucket.bucket);
+  if (piece.rest != nullptr && !piece.is_last) {
+    part.next = [job = piece.job, shard = piece.shard, tables = piece.tables, rest = piece.rest] {
+      std::optional<RowsPiece> next = rest->cuts().TakeRest();
+      STRATA_REQUIRE(next.has_value());
+      return PartOf({*std::move(next), job, shard, tables, rest});
+    };
+  }
+  const auto rows = std::make_shared<ShardRowsPiece>(std::move(piece));
+  part.make = [rows] { return MakeRowsImageFile(ImageOf(*rows, *rows->tables)); };
+  return part;
+}
+
+}  // namespace
+
+void JobCheckpoints::OnRows(ShardRowsPiece piece) {
+  absl::MutexLock lock(&mutex_);
+  const auto writer = writers_.find(piece.job);
+  if (writer == writers_.end()) return;
+  const JobId job = piece.job;
+  const ShardId shard = piece.shard;
+  PartWriter::Part part = PartOf(std::move(piece));
+  part.let_go = [this, job, shard, has_ended = writer->second.has_ended] {
+    if (!*has_ended) calls_.let_go_rows(job, shard);
+  };
   writer->second.writer->Write(std::move(part));
 }
 
@@ -88,15 +125,18 @@ void JobCheckpoints::Load(const proto::JobRecord& record, const std::vector<Shar
   slot = std::make_unique<Reading>();
   slot->thread =
       std::thread([this, record, shards, calls = std::move(calls), reading = slot.get()] {
-        const absl::StatusOr<std::unique_ptr<Store>> store = open_(record.resume().dir());
+        const absl::StatusOr<std::unique_ptr<Store>> store = calls_.open(record.resume().dir());
         absl::Status status = store.status();
+        const auto give = [reading](const auto& take, const auto& images) -> absl::Status {
+          absl::MutexLock lock(&reading->mutex);
+          if (!reading->wanted) return absl::CancelledError("has ended");
+          return take(images);
+        };
         if (store.ok()) {
-          status = LoadCheckpoint(record, shards, **store,
-                                  [&](absl::Span<const ChunkImage> images) -> absl::Status {
-                                    absl::MutexLock lock(&reading->mutex);
-                                    if (!reading->wanted) return absl::CancelledError("has ended");
-                                    return calls.take(images);
-                                  });
+          status = LoadCheckpoint(
+              record, shards, **store,
+              [&](absl::Span<const ChunkImage> images) { return give(calls.take, images); },
+              [&](const RowsImage& rows) { return give(calls.take_rows, rows); });
         }
         {
           absl::MutexLock lock(&reading->mutex);
@@ -204,10 +244,37 @@ absl::Status LoadObject(const proto::Resume& resume, uint32_t index, Store& stor
   return read.ok() ? stream->Finish() : read;
 }
 
+// Reads the objects with rows of the shards' buckets, one at a time.
+absl::Status LoadRows(const proto::JobRecord& record, const std::vector<ShardId>& shards,
+                      Store& store, const TakeRows& take) {
+  const proto::Resume& resume = record.resume();
+  const auto& shard_of_bucket = record.placement().shard_of_bucket();
+  const auto is_own = [&](uint32_t bucket) {
+    if (bucket >= static_cast<uint32_t>(shard_of_bucket.size())) return false;
+    const ShardId shard(shard_of_bucket[static_cast<int>(bucket)]);
+    return std::find(shards.begin(), shards.end(), shard) != shards.end();
+  };
+  for (int index = 0; index < resume.objects_size(); ++index) {
+    const auto& buckets = resume.objects(index).buckets();
+    if (std::none_of(buckets.begin(), buckets.end(), is_own)) continue;
+    const absl::StatusOr<ResumeObject> object =
+        ReadResumeObject(resume, static_cast<uint32_t>(index), store);
+    if (!object.ok()) return object.status();
+    const absl::StatusOr<RowsImage> rows = ParseRowsImageFile(object->content, object->path);
+    if (!rows.ok()) return rows.status();
+    if (rows->clock != resume.clock()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s: its rows are of clock %d, not %d", object->path, rows->clock, resume.clock()));
+    }
+    if (absl::Status taken = take(*rows); !taken.ok()) return taken;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status LoadCheckpoint(const proto::JobRecord& record, const std::vector<ShardId>& shards,
-                            Store& store, const TakeImages& take) {
+                            Store& store, const TakeImages& take, const TakeRows& take_rows) {
   const absl::StatusOr<std::set<uint32_t>> needed = NeededObjects(record, shards);
   if (!needed.ok()) return needed.status();
   HandOver hand_over(take);
@@ -215,7 +282,8 @@ absl::Status LoadCheckpoint(const proto::JobRecord& record, const std::vector<Sh
     absl::Status loaded = LoadObject(record.resume(), index, store, &hand_over);
     if (!loaded.ok()) return loaded;
   }
-  return hand_over.Await();
+  absl::Status taken = hand_over.Await();
+  return taken.ok() ? LoadRows(record, shards, store, take_rows) : taken;
 }
 
 }  // namespace strata::server

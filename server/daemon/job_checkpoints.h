@@ -17,32 +17,40 @@
 #include "common/checkpoint/store.h"
 #include "common/ids.h"
 #include "common/image/chunk_image.h"
+#include "common/image/rows_image.h"
 #include "proto/processes.pb.h"
 #include "proto/record.pb.h"
 #include "server/shard/shard_report.h"
 
 namespace strata::server {
 
-// Consumes images of chunks, which are valid only during the call. The reader's threads make one
-// call at a time, and none after LoadCheckpoint has returned.
+// Consumes images of chunks, or of rows, which are valid only during the call. The reader's threads
+// make one call at a time, and none after LoadCheckpoint has returned.
 using TakeImages = std::function<absl::Status(absl::Span<const ChunkImage>)>;
+using TakeRows = std::function<absl::Status(const RowsImage&)>;
 
 // Reads from the checkpoint in the record's `resume` the objects with chunks of the given shards,
-// and passes on all their images as they come. An object may turn out to be damaged after images of
-// it have been passed on. Errors: NotFound, DataLoss, InvalidArgument: the checkpoint is damaged,
-// naming the object and the damage; those of `take`; others: the store's.
+// and passes on all their images as they come; then those with rows of the shards' buckets. An
+// object may turn out to be damaged after images of it have been passed on. Errors: NotFound,
+// DataLoss, InvalidArgument: the checkpoint is damaged, naming the object and the damage; those of
+// `take` and `take_rows`; others: the store's.
 absl::Status LoadCheckpoint(const proto::JobRecord& record, const std::vector<ShardId>& shards,
-                            Store& store, const TakeImages& take);
+                            Store& store, const TakeImages& take, const TakeRows& take_rows);
 
 // The checkpoints of the jobs on one server: writes those that jobs request, and reads those that
 // jobs resume from, on threads of its own.
 //
-// Threads: OnCut from any, and it does not block; the rest from the owner's.
+// Threads: OnCut and OnRows from any, and they do not block; the rest from the owner's.
 class JobCheckpoints {
  public:
-  // `tell` and `let_go` are called from other threads: see PartWriter::Calls and Part.
-  JobCheckpoints(StoreOpener open, std::function<void(const proto::CheckpointPart&)> tell,
-                 std::function<void(JobId, ShardId, uint64_t clock)> let_go);
+  // All are called from other threads: `tell` and `let_go` see PartWriter::Calls and Part.
+  struct Calls {
+    StoreOpener open;
+    std::function<void(const proto::CheckpointPart&)> tell;
+    std::function<void(JobId, ShardId, uint64_t clock)> let_go;
+    std::function<void(JobId, ShardId)> let_go_rows;  // a piece
+  };
+  explicit JobCheckpoints(Calls calls);
   ~JobCheckpoints();  // stops
   // Abandons queued writes and unfinished reads; later cuts are dropped.
   void Stop();
@@ -50,8 +58,10 @@ class JobCheckpoints {
   // The job is here, and may cut. Does nothing for a job without `checkpoint`, or on a second call.
   void Begin(const proto::JobRecord& record);
   void OnCut(ShardCut cut);
+  void OnRows(ShardRowsPiece piece);
   struct LoadCalls {
     TakeImages take;
+    TakeRows take_rows;
     std::function<absl::Status()> finish;           // called after the last image
     std::function<void(const absl::Status&)> tell;  // reports the outcome of reading and `finish`
   };
@@ -72,9 +82,7 @@ class JobCheckpoints {
 
   void DropDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const StoreOpener open_;
-  const std::function<void(const proto::CheckpointPart&)> tell_;
-  const std::function<void(JobId, ShardId, uint64_t)> let_go_;
+  const Calls calls_;
   absl::Mutex mutex_;
   std::map<JobId, Writer> writers_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<PartWriter>> finishing_ ABSL_GUARDED_BY(mutex_);

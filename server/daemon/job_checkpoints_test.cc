@@ -168,18 +168,29 @@ class JobCheckpointsTest : public testing::Test {
   absl::Mutex mutex_;
   std::vector<proto::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> let_go_ ABSL_GUARDED_BY(mutex_);
-  JobCheckpoints checkpoints_{
-      [memory = memory_](const std::string&) -> absl::StatusOr<std::unique_ptr<Store>> {
+  JobCheckpoints checkpoints_{JobCheckpoints::Calls{
+      .open = [memory = memory_](const std::string&) -> absl::StatusOr<std::unique_ptr<Store>> {
         absl::MutexLock lock(&memory->mutex);
         ++memory->opened;
         return std::make_unique<MemoryStore>(memory);
       },
-      [this](const proto::CheckpointPart& part) { Tell(part); },
-      [this](JobId job, ShardId shard, uint64_t clock) {
-        absl::MutexLock lock(&mutex_);
-        let_go_.push_back(absl::StrCat(job.value(), " ", shard.value(), " ", clock));
-      }};
+      .tell = [this](const proto::CheckpointPart& part) { Tell(part); },
+      .let_go =
+          [this](JobId job, ShardId shard, uint64_t clock) {
+            absl::MutexLock lock(&mutex_);
+            let_go_.push_back(absl::StrCat(job.value(), " ", shard.value(), " ", clock));
+          },
+      .let_go_rows =
+          [this](JobId job, ShardId shard) {
+            absl::MutexLock lock(&mutex_);
+            let_go_.push_back(absl::StrCat(job.value(), " ", shard.value(), " rows"));
+          }}};
 };
+
+absl::Status NoRows(const RowsImage&) {
+  ADD_FAILURE() << "there are none";
+  return absl::OkStatus();
+}
 
 TEST_F(JobCheckpointsTest, CutsAreWrittenInOrderAndThenLetGoOf) {
   checkpoints_.Begin(Record());
@@ -381,8 +392,9 @@ TEST_F(JobCheckpointsTest, DamageIsNamedAndToldFromAStoreThatDoesNotAnswer) {
   const proto::CheckpointPart part = Written(10);
   MemoryStore store(memory_);
   const auto load = [&](const proto::JobRecord& record) {
-    return LoadCheckpoint(record, {ShardId(0)}, store,
-                          [](absl::Span<const ChunkImage>) { return absl::OkStatus(); });
+    return LoadCheckpoint(
+        record, {ShardId(0)}, store, [](absl::Span<const ChunkImage>) { return absl::OkStatus(); },
+        NoRows);
   };
   EXPECT_EQ(load(GoesOnFrom(part)), absl::OkStatus());
   proto::JobRecord other = GoesOnFrom(part);
@@ -403,12 +415,103 @@ TEST_F(JobCheckpointsTest, DamageIsNamedAndToldFromAStoreThatDoesNotAnswer) {
   memory_->Set(/*stall=*/false, absl::UnavailableError("503"));
   EXPECT_EQ(load(GoesOnFrom(part)), absl::UnavailableError("503"));
   EXPECT_FALSE(IsDamage(load(GoesOnFrom(part))));
-  const absl::Status none =
-      LoadCheckpoint(GoesOnFrom(part), {ShardId(5)}, store, [](absl::Span<const ChunkImage>) {
+  const absl::Status none = LoadCheckpoint(
+      GoesOnFrom(part), {ShardId(5)}, store,
+      [](absl::Span<const ChunkImage>) {
         ADD_FAILURE() << "none of its own";
         return absl::OkStatus();
-      });
+      },
+      NoRows);
   EXPECT_EQ(none, absl::OkStatus());
+}
+
+// A piece of rows of two buckets, of which one has a row.
+ShardRowsPiece SomeRows(uint32_t number, bool is_last, uint32_t bucket) {
+  const rows::TableSpec spec = {.name = "items", .columns = 2, .capacity = 100, .seed = 3};
+  uint64_t id = 0;
+  while (rows::BucketOf(3, id, 2) != bucket) ++id;
+  auto table = *rows::RowTable::Create(spec, 2);
+  const float weights[] = {1.5f, static_cast<float>(id)};
+  table->Store({id}, weights, nullptr, 4);
+  ShardRowsPiece piece;
+  piece.clock = 10;
+  piece.number = number;
+  piece.is_last = is_last;
+  piece.buckets = 4;
+  piece.parts = {{.bucket = bucket, .version = 7, .applied = {10, 11}}};
+  piece.packed.emplace_back();
+  table->BeginCut(bucket, 10);
+  table->TakeCut(bucket, 1 << 20, &piece.packed[0]);
+  piece.job = JobId(1);
+  piece.shard = ShardId(0);
+  piece.tables = std::make_shared<const std::vector<rows::TableSpec>>(1, spec);
+  return piece;
+}
+
+TEST_F(JobCheckpointsTest, PiecesOfRowsAreOnePartAndComeBackToTheShardsThatHaveTheirBuckets) {
+  checkpoints_.Begin(Record());
+  checkpoints_.OnRows(SomeRows(0, false, 1));
+  checkpoints_.OnRows(SomeRows(1, true, 2));
+  const proto::CheckpointPart part = AwaitParts(1).at(0);
+  EXPECT_EQ(part.error(), "");
+  EXPECT_TRUE(part.has_rows() && part.rows() == 0 && !part.has_object());
+  ASSERT_EQ(part.pieces_size(), 2);
+  EXPECT_EQ(part.pieces(1).name(), "clock-00000000000000000010/rows-0.1-1.0");
+  EXPECT_THAT(part.pieces(0).buckets(), ElementsAre(1));
+  EXPECT_THAT(let_go(), ElementsAre("1 0 rows", "1 0 rows"));
+
+  proto::JobRecord record = Record();
+  for (const uint32_t shard : {0, 1, 0, 1}) record.mutable_placement()->add_shard_of_bucket(shard);
+  record.mutable_placement()->clear_shard_of_chunk();
+  record.mutable_resume()->set_clock(10);
+  for (const proto::CheckpointObject& piece : part.pieces()) {
+    *record.mutable_resume()->add_objects() = piece;
+  }
+  MemoryStore store(memory_);
+  std::vector<RowsImage> taken;
+  const auto load = [&](uint32_t shard) {
+    taken.clear();
+    return LoadCheckpoint(
+        record, {ShardId(shard)}, store,
+        [](absl::Span<const ChunkImage>) { return absl::OkStatus(); },
+        [&](const RowsImage& rows) {
+          taken.push_back(rows);
+          return absl::OkStatus();
+        });
+  };
+  ASSERT_EQ(load(1), absl::OkStatus());
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].clock, 10u);
+  EXPECT_EQ(taken[0].parts[0].bucket, 1u);
+  EXPECT_THAT(taken[0].parts[0].applied, ElementsAre(10, 11));
+  ASSERT_EQ(taken[0].tables.size(), 1u);
+  EXPECT_EQ(taken[0].tables[0].weights[0], 1.5f);
+  EXPECT_EQ(taken[0].tables[0].clocks[0], 4u);
+  ASSERT_EQ(load(0), absl::OkStatus());
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].parts[0].bucket, 2u);
+  record.mutable_resume()->set_clock(11);
+  EXPECT_THAT(load(0).message(), HasSubstr("its rows are of clock 10, not 11"));
+}
+
+TEST_F(JobCheckpointsTest, APartOfRowsOfWhichAPieceFailsIsToldOnceAndItsOtherPiecesAreNotWritten) {
+  checkpoints_.Begin(Record());
+  memory_->Set(/*stall=*/false, absl::UnavailableError("503"));
+  checkpoints_.OnRows(SomeRows(0, false, 1));
+  const proto::CheckpointPart part = AwaitParts(1).at(0);
+  EXPECT_EQ(part.error(), "503");
+  memory_->Set(/*stall=*/false);
+  checkpoints_.OnRows(SomeRows(1, true, 2));
+  ShardRowsPiece given_up;
+  given_up.clock = 20;
+  given_up.problem = "too slow";
+  given_up.job = JobId(1);
+  given_up.shard = ShardId(0);
+  checkpoints_.OnRows(std::move(given_up));
+  const std::vector<proto::CheckpointPart> parts = AwaitParts(2);
+  EXPECT_EQ(parts[1].error(), "too slow");
+  EXPECT_EQ(parts[1].clock(), 20);
+  EXPECT_THAT(let_go(), ElementsAre("1 0 rows", "1 0 rows"));
 }
 
 }  // namespace

@@ -53,16 +53,22 @@ ServerDaemon::ServerDaemon(ServerOptions options, ServerParts parts,
     : options_(std::move(options)),
       parts_(std::move(parts)),
       on_lost_(std::move(on_lost)),
-      checkpoints_(std::make_unique<JobCheckpoints>(
-          parts_.open_store,
-          [this](const proto::CheckpointPart& part) {
-            proto::DaemonMessage message;
-            *message.mutable_checkpoint_part() = part;
-            session_->Send(std::move(message));
-          },
-          [this](JobId job, ShardId shard, uint64_t clock) {
-            for (auto& thread : shards_) thread->ReleaseCut(job, shard, clock);
-          })),
+      checkpoints_(std::make_unique<JobCheckpoints>(JobCheckpoints::Calls{
+          .open = parts_.open_store,
+          .tell =
+              [this](const proto::CheckpointPart& part) {
+                proto::DaemonMessage message;
+                *message.mutable_checkpoint_part() = part;
+                session_->Send(std::move(message));
+              },
+          .let_go =
+              [this](JobId job, ShardId shard, uint64_t clock) {
+                for (auto& thread : shards_) thread->ReleaseCut(job, shard, clock);
+              },
+          .let_go_rows =
+              [this](JobId job, ShardId shard) {
+                for (auto& thread : shards_) thread->ReleaseRows(job, shard);
+              }})),
       core_(options_.shards, options_.limits, this) {}
 
 ServerDaemon::~ServerDaemon() { Stop(); }
@@ -82,6 +88,7 @@ absl::Status ServerDaemon::StartShard(uint32_t* port, uint32_t last) {
     ShardThread::Options shard;
     shard.listen = absl::StrCat("tcp://", options_.listen, ":", *port);
     shard.on_cut = [this](ShardCut cut) { checkpoints_->OnCut(std::move(cut)); };
+    shard.on_rows = [this](ShardRowsPiece piece) { checkpoints_->OnRows(std::move(piece)); };
     *port += options_.port == 0 ? 0 : 1;
     auto endpoint = parts_.make_endpoint();
     if (!endpoint.ok()) return endpoint.status();
@@ -163,15 +170,16 @@ void ServerDaemon::Load(const proto::InstallJob& install) {
     shards.push_back(own.shard);
     threads.insert(own.thread);
   }
-  JobCheckpoints::LoadCalls calls;
-  calls.take = [this, threads,
-                job = JobId(install.record().job_id())](absl::Span<const ChunkImage> images) {
+  const auto give = [this, threads, job = JobId(install.record().job_id())](const auto& images) {
     absl::Status taken;
     for (const size_t thread : threads) {
       if (taken.ok()) taken = shards_[thread]->InstallMore(job, images);
     }
     return taken;
   };
+  JobCheckpoints::LoadCalls calls;
+  calls.take = give;
+  calls.take_rows = give;
   calls.finish = [this, install] { return core_.EndInstall(install); };
   calls.tell = [this, install](const absl::Status& status) {
     core_.TellInstalled(install, status);

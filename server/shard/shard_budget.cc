@@ -10,6 +10,7 @@
 #include "common/os/limits.h"
 #include "numerics/encoder.h"
 #include "rows/row_table.h"
+#include "server/shard/rows_cuts.h"
 #include "server/shard/shard_plan.h"
 #include "server/shard/shard_report.h"
 
@@ -74,6 +75,11 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
     const uint64_t times = 2 * clocks + (plan->rows.is_per_clock ? 1 : 0);
     need.Add(absl::StrFormat("rows of steps %d x %d x %s", times, size.nodes, BytesText(step)),
              SaturatingProduct(times * size.nodes, step));
+    if (plan->rows.cut_every > 0) {
+      const uint64_t kept = KeptRowBytesMax(plan->rows), pieces = RowPieceBytesMax(plan->rows);
+      need.Add(absl::StrFormat("rows of checkpoints %s and %s", BytesText(kept), BytesText(pieces)),
+               kept + pieces);
+    }
     need.Add(absl::StrFormat("rows looked up %d x %s", plan->ranks.total, BytesText(kRowSlotBytes)),
              plan->ranks.total * kRowSlotBytes);
   }

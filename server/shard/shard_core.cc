@@ -94,6 +94,7 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
         absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
   }
   if (fill_ahead_bytes_) plan->fill_ahead_bytes = *fill_ahead_bytes_;
+  if (row_piece_bytes_) plan->rows.piece_bytes = *row_piece_bytes_;
   std::unique_ptr<TraceLog> trace;
   const bool is_primary = copy == ShardCopy::kPrimary;
   if (trace_clock_ && is_primary) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
@@ -107,7 +108,8 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
   if (new_memory_) made.memory = new_memory_();
   made.pool = std::make_unique<BufferPool>(BufferPool::kRetainedBytesMax, made.memory);
   made.job = std::make_unique<ShardJob>(*std::move(plan), copy, kernels_, *made.pool, &scratch_,
-                                        &refusals_, &cuts_, std::move(rows), std::move(trace));
+                                        &refusals_, &cuts_, &row_pieces_, std::move(rows),
+                                        std::move(trace));
   made.record = std::move(text);
   made.cluster = record.cluster();
   made.token = record.token();
@@ -121,6 +123,10 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
 
 absl::Status ShardCore::InstallMore(JobId id, absl::Span<const ChunkImage> images) {
   return Advance(id, [&](ShardJob& job) { return job.Restore(images); });
+}
+
+absl::Status ShardCore::InstallMore(JobId id, const RowsImage& rows) {
+  return Advance(id, [&](ShardJob& job) { return job.Restore(rows); });
 }
 
 absl::Status ShardCore::EndInstall(JobId id) {
@@ -268,11 +274,18 @@ void ShardCore::ReleaseCut(JobId job, ShardId shard, uint64_t clock) {
   if (found != jobs_.end()) found->second.job->ReleaseCut(clock);
 }
 
+void ShardCore::ReleaseRows(JobId job, ShardId shard) {
+  const auto found = jobs_.find(JobShard(job, shard));
+  if (found != jobs_.end()) found->second.job->ReleaseRows();
+}
+
 void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
   const auto is_of_job = [job](const auto& entry) { return entry.first.first == job; };
   std::erase_if(installing_, is_of_job);
   for (const auto& entry : jobs_) {
-    if (entry.first.first == job) Close(entry, actions);
+    if (entry.first.first != job) continue;
+    Close(entry, actions);
+    entry.second.job->GiveRestOfRows();
   }
   std::erase_if(jobs_, is_of_job);
 }

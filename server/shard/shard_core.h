@@ -58,7 +58,8 @@ class ShardCore {
 
   // Installs a job's shard: `own_shard` is its index in record.placement. Installing it again with
   // the same record is fine; the record may have more changes of its nodes. With record.resume the
-  // job continues from `images`, which include at least the shard's chunks. Errors: InvalidArgument
+  // job continues from `images`, which include at least the shard's chunks; it has no rows. Errors:
+  // InvalidArgument
   // (layout, placement, view, naming the field; images that do not fit), AlreadyExists (another
   // record under this id).
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
@@ -73,6 +74,7 @@ class ShardCore {
   absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard,
                                     ShardCopy copy = ShardCopy::kPrimary);
   absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
+  absl::Status InstallMore(JobId job, const RowsImage& rows);
   absl::Status EndInstall(JobId job);
 
   // Makes the backup of a shard its primary, without a backup, as of this generation: it accepts
@@ -97,6 +99,8 @@ class ShardCore {
   // Limits the bytes in flight to a backup that is being filled, apart from one chunk, for copies
   // installed from now on. 0: one chunk at a time.
   void set_fill_ahead(uint64_t bytes) { fill_ahead_bytes_ = bytes; }
+  // Sets the size of pieces of rows, kRowPieceBytes, for copies installed from now on.
+  void set_row_piece(uint64_t bytes) { row_piece_bytes_ = bytes; }
   // The copy here, a primary or a complete backup, also fills another one at `address`, and nodes
   // learn nothing that this one does not have. FillBackup with this generation and address makes it
   // the backup. An empty address drops it; outdated commands change nothing. Errors: as above.
@@ -143,9 +147,13 @@ class ShardCore {
   // Returns the cuts since the last call, of jobs with `checkpoint`. The shard counts each cut with
   // images until ReleaseCut, and holds few at once.
   std::vector<ShardCut> TakeCuts() { return std::exchange(cuts_, {}); }
-  bool has_cuts() const { return !cuts_.empty(); }
+  bool has_cuts() const { return !cuts_.empty() || !row_pieces_.empty(); }
   // Unknown jobs, clocks and shards of the job are fine.
   void ReleaseCut(JobId job, ShardId shard, uint64_t clock);
+  // Returns the pieces of rows for checkpoints since the last call. A shard holds few at once, each
+  // until ReleaseRows; then it makes the next one.
+  std::vector<ShardRowsPiece> TakeRowPieces() { return std::exchange(row_pieces_, {}); }
+  void ReleaseRows(JobId job, ShardId shard);
   // Gradient buffers that the shard holds for incomplete clocks of a chunk; 0 if it is not here.
   size_t HeldSums(JobId job, ChunkId chunk) const;
   // Returns the state of the backup of each shard that has one.
@@ -194,7 +202,7 @@ class ShardCore {
   numerics::EncoderScratch scratch_;
   const std::function<absl::Time()> trace_clock_;
   size_t traced_ = 0;                         // jobs
-  std::optional<uint64_t> fill_ahead_bytes_;  // absent: the plans' values
+  std::optional<uint64_t> fill_ahead_bytes_, row_piece_bytes_;  // absent: the plans' values
   // Ordered, so that iteration is the same in every run.
   std::map<JobShard, Installed> jobs_;
   std::map<JobShard, Installed> installing_;  // not yet among them
@@ -206,6 +214,7 @@ class ShardCore {
   uint64_t refused_ = 0;
   Refusals refusals_;
   std::vector<ShardCut> cuts_;
+  std::vector<ShardRowsPiece> row_pieces_;
 };
 
 }  // namespace strata::server

@@ -97,7 +97,7 @@ class ResumedJob : public testing::Test {
     record_.mutable_resume()->set_clock(6);
     job_ = std::make_unique<ShardJob>(*MakeShardPlan(record_, ShardId(0)), ShardCopy::kPrimary,
                                       kernels::Cpu(), pool_, &scratch_, &refusals_, &cuts_, nullptr,
-                                      nullptr);
+                                      nullptr, nullptr);
     for (uint32_t node = 0; node < 2; ++node) {
       wire::Hello hello{
           .protocol = kProtocolVersion, .cluster = record_.cluster(), .token = record_.token()};

@@ -32,8 +32,8 @@ std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
 
 ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels,
                    BufferPool& pool, numerics::EncoderScratch* scratch, Refusals* refusals,
-                   std::vector<ShardCut>* cuts, std::unique_ptr<ShardRows> rows,
-                   std::unique_ptr<TraceLog> trace)
+                   std::vector<ShardCut>* cuts, std::vector<ShardRowsPiece>* pieces,
+                   std::unique_ptr<ShardRows> rows, std::unique_ptr<TraceLog> trace)
     : plan_(std::move(plan)),
       kernels_(kernels),
       cut_memory_(pool.RetainMore(CutBytes(plan_))),
@@ -41,6 +41,8 @@ ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kerne
       gate_(plan_, connections_),
       chunks_(plan_, kernels, pool, scratch),
       rows_(std::move(rows)),
+      pieces_out_(pieces),
+      tables_(std::make_shared<const std::vector<rows::TableSpec>>(plan_.rows.tables)),
       trace_(std::move(trace)),
       sender_(plan_, connections_, &trace_, &counters_, refusals),
       cuts_(BeginsOf(plan_.chunks)),
@@ -175,6 +177,7 @@ void ShardJob::OnRowsFrame(transport::ConnectionId connection, const Binding& bi
     sender_.Send(connection, Reply(frame.header, Op::kRetireOk), actions);
     std::vector<RowsAnswer> due;
     rows_->OnRetire(binding.node, &due);
+    GiveRowPieces();
     return sender_.SendRows(due, *rows_, actions);
   }
   if (frame.header.op == Op::kPushPull) {
@@ -202,7 +205,36 @@ void ShardJob::OnRowsPush(transport::ConnectionId connection, const Binding& bin
   }
   ++(result.duplicate ? counters_.duplicates : counters_.pushes);
   if (!result.duplicate) connections_.OnNewPush(connection, binding);
+  GiveRowPieces();
   sender_.SendRows(due, *rows_, actions);
+}
+
+void ShardJob::GiveRowPieces() {
+  for (RowsPiece& piece : rows_->cuts().Take()) {
+    pieces_out_->push_back({std::move(piece), plan_.job, plan_.shard, tables_, nullptr});
+  }
+}
+
+void ShardJob::ReleaseRows() {
+  if (rows_ == nullptr) return;
+  rows_->cuts().LetGo();
+  GiveRowPieces();
+}
+
+void ShardJob::GiveRestOfRows() {
+  if (rows_ == nullptr || !rows_->cuts().has_rest()) return;
+  pieces_out_->push_back(
+      {*rows_->cuts().TakeRest(), plan_.job, plan_.shard, tables_, std::move(rows_)});
+}
+
+absl::Status ShardJob::Restore(const RowsImage& rows) {
+  return rows_ == nullptr ? absl::InvalidArgumentError("the checkpoint has rows, the job no tables")
+                          : rows_->Restore(rows);
+}
+
+absl::Status ShardJob::CheckRestored() const {
+  absl::Status chunks = chunks_.CheckRestored();
+  return chunks.ok() && rows_ != nullptr ? rows_->CheckRestored() : chunks;
 }
 
 void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& frame,

@@ -36,10 +36,12 @@ namespace strata::server {
 class ShardJob {
  public:
   // The arguments outlive this object; `scratch` is the thread's, `refusals` and `cuts` are added
-  // to. If `rows` is null, the job has no tables; if `trace` is, it is not traced.
+  // to, and so are `pieces`. If `rows` is null, the job has no tables; if `trace` is, it is not
+  // traced.
   ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels, BufferPool& pool,
            numerics::EncoderScratch* scratch, Refusals* refusals, std::vector<ShardCut>* cuts,
-           std::unique_ptr<ShardRows> rows, std::unique_ptr<TraceLog> trace);
+           std::vector<ShardRowsPiece>* pieces, std::unique_ptr<ShardRows> rows,
+           std::unique_ptr<TraceLog> trace);
 
   // Binds a connection to a logical node, or to the primary, by its HELLO, and answers it. Returns
   // whether it is bound now.
@@ -80,11 +82,15 @@ class ShardJob {
   std::vector<proto::NodeClock> NextNodeClocks();
   // Returns the bytes held now. Looks at every chunk.
   uint64_t MemoryBytes() const;
-  // See ShardChunks. REQUIRES: no frame has come.
+  // See ShardChunks and ShardRows. REQUIRES: no frame has come.
   absl::Status Restore(absl::Span<const ChunkImage> images) { return chunks_.Restore(images); }
-  absl::Status CheckRestored() const { return chunks_.CheckRestored(); }
+  absl::Status Restore(const RowsImage& rows);
+  absl::Status CheckRestored() const;
   // See ShardCore.
   void ReleaseCut(uint64_t clock) { cuts_.LetGo(clock); }
+  void ReleaseRows();
+  // The job leaves the shard: what is left of a copy of its rows becomes one more piece.
+  void GiveRestOfRows();
   // Gradient buffers held for incomplete clocks of a chunk; 0 if it is not here.
   size_t HeldSums(ChunkId chunk) const;
   // Returns the chunk, to restore it before any frame comes, or to take its images. Null: it is not
@@ -132,6 +138,8 @@ class ShardJob {
                    const wire::Frame& frame, std::vector<ShardAction>* actions);
   void OnRowsPush(transport::ConnectionId connection, const Binding& binding,
                   const wire::Frame& frame, size_t bucket, std::vector<ShardAction>* actions);
+  // Passes on the pieces of copies of rows that are made.
+  void GiveRowPieces();
   void OnDeadlines(absl::Time now, std::vector<ShardAction>* made);
   void OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
               size_t chunk, absl::Time now, std::vector<ShardAction>* actions);
@@ -160,7 +168,9 @@ class ShardJob {
   NodeConnections connections_;
   const FrameGate gate_;
   ShardChunks chunks_;
-  const std::unique_ptr<ShardRows> rows_;  // null: the job has no tables
+  std::shared_ptr<ShardRows> rows_;  // null: the job has no tables
+  std::vector<ShardRowsPiece>* const pieces_out_;
+  const std::shared_ptr<const std::vector<rows::TableSpec>> tables_;
   ShardCounters counters_;
   ShardTrace trace_;
   AnswerSender sender_;

@@ -130,8 +130,9 @@ absl::Status PlanRows(const proto::JobRecord& record, ShardId own_shard, ShardPl
     }
     if (shard == own_shard.value()) rows.buckets.push_back(bucket);
   }
-  const proto::Consistency& consistency = record.job().consistency();
+  const proto::Consistency& consistency = RowsConsistency(record.job());
   rows.bytes_per_step = RowBytesPerStep(record.job());
+  rows.cut_every = ClocksPerCheckpoint(record.job());
   rows.damps = consistency.async().damping() == proto::Async::INVERSE_STALENESS;
   if (consistency.has_async()) return absl::OkStatus();
   rows.gate = StalenessGate(consistency.lazy().staleness());

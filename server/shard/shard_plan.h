@@ -11,6 +11,7 @@
 #include "common/ids.h"
 #include "common/job/arena.h"
 #include "common/job/views.h"
+#include "common/os/limits.h"
 #include "proto/record.pb.h"
 #include "rows/table_spec.h"
 #include "server/shard/chunk/chunk_state.h"
@@ -38,6 +39,8 @@ struct RowsPlan {
   std::optional<StalenessGate> gate;
   bool is_per_clock = false;    // all nodes' pushes of a clock together, and not each as it comes
   uint64_t bytes_per_step = 0;  // that a node may push, RowBytes of all
+  uint64_t cut_every = 0;       // clocks between checkpoints; 0: there are none
+  uint64_t piece_bytes = kRowPieceBytes;  // an object of rows in a checkpoint is full with so many
   bool damps = false;           // divides the rate by the staleness
   NodeRanks ranks;              // gate and not is_per_clock: the rate is multiplied by the push's
   uint32_t batch_per_rank = 0;  // share of its clock

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,13 +12,27 @@
 #include "common/image/chunk_image.h"
 #include "common/image/cut_collector.h"
 #include "proto/processes.pb.h"
+#include "rows/table_spec.h"
+#include "server/shard/rows_cuts.h"
 
 namespace strata::server {
+
+class ShardRows;
 
 // One shard's part of a checkpoint.
 struct ShardCut : Cut<ChunkImage> {
   JobId job;
   ShardId shard;  // of the job
+};
+
+// A piece of one shard's part of a checkpoint that has rows.
+struct ShardRowsPiece : RowsPiece {
+  JobId job;
+  ShardId shard;  // of the job
+  std::shared_ptr<const std::vector<rows::TableSpec>> tables;
+  // The rows of a shard that has left its job, whose further pieces are taken from there. Null: they
+  // come as further ones of these.
+  std::shared_ptr<ShardRows> rest;
 };
 
 struct ShardCounters {

@@ -42,6 +42,7 @@ ShardRows::ShardRows(const RowsPlan& plan, size_t nodes,
                      std::vector<std::unique_ptr<rows::RowTable>> tables)
     : plan_(plan),
       tables_(std::move(tables)),
+      cuts_(plan_, tables_),
       bytes_of_(nodes),
       newest_lookup_(nodes),
       index_of_(size_t{1} << plan.bucket_bits, kNotHere) {
@@ -78,31 +79,42 @@ PushResult ShardRows::OnPush(size_t index, size_t node, const wire::Frame& frame
   }
   if (rows != nullptr) result = CountBytes(node, header.clock, *rows);
   if (result.error != ErrorCode::kNone) return result;
+  const uint64_t clock = bucket.nodes.MinClock();
   Take(&bucket, node, header, rows);
-  if (!plan_.is_per_clock) ApplyPush(&bucket, node, header, rows);
+  if (!plan_.is_per_clock) {
+    ApplyPush(&bucket, clock, node, header, rows);
+    CutIfDue(index);
+  }
   ApplyClocks(index, due);
+  cuts_.OnChanged();
   // Without a gate nobody else waits.
   CollectDue(index, plan_.gate ? 0 : node, plan_.gate ? bucket.nodes.size() : node + 1, due);
   return {};
 }
 
 PushResult ShardRows::CountBytes(size_t node, uint64_t clock, const wire::DecodedRows& rows) {
-  std::map<uint64_t, uint64_t>& of_clock = bytes_of_[node];
-  uint64_t bytes = 0;
-  for (const wire::RowsSection& section : rows.pushed()) {
-    bytes += RowBytes(section.ids.size(), plan_.columns[section.table]);
-  }
+  auto& of_clock = bytes_of_[node];
+  const auto bytes_in = [&](absl::Span<const wire::RowsSection> sections) {
+    uint64_t bytes = 0;
+    for (const wire::RowsSection& section : sections) {
+      bytes += RowBytes(section.ids.size(), plan_.columns[section.table]);
+    }
+    return bytes;
+  };
+  const uint64_t pushed = bytes_in(rows.pushed()), wanted = bytes_in(rows.wanted());
   const bool is_counted = of_clock.contains(clock) || of_clock.size() < kClocksCounted;
   if (!is_counted && clock < of_clock.begin()->first) {
     return RefusePush(ErrorCode::kBeyondWindow,
                       absl::StrFormat("the node was in clock %d", of_clock.rbegin()->first));
   }
-  uint64_t& sum = of_clock[clock];
-  if (bytes > plan_.bytes_per_step - sum) {
+  auto& [pushed_before, wanted_before] = of_clock[clock];
+  if (pushed > plan_.bytes_per_step - pushed_before ||
+      wanted > plan_.bytes_per_step - wanted_before) {
     return RefusePush(ErrorCode::kBeyondWindow,
                       absl::StrFormat("more than rows.bytes_per_step, %d", plan_.bytes_per_step));
   }
-  sum += bytes;
+  pushed_before += pushed;
+  wanted_before += wanted;
   while (of_clock.size() > kClocksCounted) of_clock.erase(of_clock.begin());
   return {};
 }
@@ -150,7 +162,7 @@ PushResult ShardRows::CheckClockOf(const Bucket& bucket, const wire::Header& hea
   return {};
 }
 
-void ShardRows::ApplyPush(Bucket* bucket, size_t node, const wire::Header& header,
+void ShardRows::ApplyPush(Bucket* bucket, uint64_t clock, size_t node, const wire::Header& header,
                           const Rows& rows) {
   const NodeProgress& progress = bucket->nodes[node];
   if (rows != nullptr && header.sample_count > 0) {
@@ -162,7 +174,7 @@ void ShardRows::ApplyPush(Bucket* bucket, size_t node, const wire::Header& heade
     }
     uint64_t refused = 0;
     for (const wire::RowsSection& section : rows->pushed()) {
-      refused += Update(*bucket, section.table, {section.ids, section.values, nullptr},
+      refused += Update(*bucket, clock, section.table, {section.ids, section.values, nullptr},
                         static_cast<float>(section.rate * share), header.sample_count);
     }
     bucket->of_node[node].refused = Saturated(refused);
@@ -178,8 +190,12 @@ void ShardRows::ApplyClocks(size_t index, std::vector<RowsAnswer>* due) {
   while (bucket.failed.error == ErrorCode::kNone && !bucket.open.empty() &&
          bucket.open.begin()->first < gate) {
     const auto clock = bucket.open.begin();
-    const absl::Status applied = ApplyClock(&bucket, clock->second);
-    if (!applied.ok()) Fail(index, *clock, std::string(applied.message()), due);
+    const absl::Status applied = ApplyClock(&bucket, clock->first, clock->second);
+    if (!applied.ok()) {
+      Fail(index, *clock, std::string(applied.message()), due);
+    } else {
+      cuts_.OnClock(index, clock->first + 1, bucket.version, {});
+    }
     bucket.open.erase(clock);
   }
 }
@@ -199,7 +215,7 @@ void ShardRows::Fail(size_t index, const std::pair<const uint64_t, OpenClock>& c
   }
 }
 
-absl::Status ShardRows::ApplyClock(Bucket* bucket, const OpenClock& clock) {
+absl::Status ShardRows::ApplyClock(Bucket* bucket, uint64_t number, const OpenClock& clock) {
   std::vector<std::pair<uint32_t, Sum>> sums;
   for (uint32_t table = 0; table < tables_.size(); ++table) {
     if (!clock.rates[table]) continue;
@@ -209,7 +225,7 @@ absl::Status ShardRows::ApplyClock(Bucket* bucket, const OpenClock& clock) {
   }
   uint64_t refused = 0;
   for (const auto& [table, sum] : sums) {
-    refused += Update(*bucket, table, sum, clock.rates[table]->first, clock.samples);
+    refused += Update(*bucket, number, table, sum, clock.rates[table]->first, clock.samples);
   }
   ++bucket->version;
   for (OfNode& node : bucket->of_node) node.refused = Saturated(refused);
@@ -246,13 +262,22 @@ absl::StatusOr<ShardRows::Sum> ShardRows::AddUp(const OpenClock& clock, uint32_t
   return left;
 }
 
-uint64_t ShardRows::Update(const Bucket& bucket, uint32_t table, const Sum& sum, float rate,
-                           uint64_t samples) {
-  const uint32_t clock = Saturated(bucket.nodes.MinClock());
+uint64_t ShardRows::Update(const Bucket& bucket, uint64_t clock, uint32_t table, const Sum& sum,
+                           float rate, uint64_t samples) {
   const rows::RowStep step{.lr = rate,
                            .gradient_scale = static_cast<float>(1.0 / static_cast<double>(samples)),
                            .number = bucket.version + 1};
-  return tables_[table]->Update(sum.ids, sum.values, step, clock).refused;
+  return tables_[table]->Update(sum.ids, sum.values, step, Saturated(clock)).refused;
+}
+
+void ShardRows::CutIfDue(size_t index) {
+  if (plan_.cut_every == 0) return;
+  const Bucket& bucket = buckets_[index];
+  std::vector<uint64_t> applied;
+  for (size_t node = 0; node < bucket.nodes.size(); ++node) {
+    applied.push_back(bucket.nodes[node].received);
+  }
+  cuts_.OnClock(index, bucket.nodes.MinClock(), bucket.version, applied);
 }
 
 void ShardRows::CollectDue(size_t index, size_t begin, size_t end, std::vector<RowsAnswer>* due) {
@@ -369,13 +394,87 @@ void ShardRows::Note(size_t node, const wire::DecodedRows& rows) {
 void ShardRows::OnRetire(size_t node, std::vector<RowsAnswer>* due) {
   for (size_t index = 0; index < buckets_.size(); ++index) {
     buckets_[index].nodes[node].retired = true;
+    if (!plan_.is_per_clock) CutIfDue(index);
     ApplyClocks(index, due);
     CollectDue(index, 0, buckets_[index].nodes.size(), due);
   }
 }
 
+absl::Status ShardRows::Restore(const RowsImage& image) {
+  const uint32_t count = 1u << plan_.bucket_bits;
+  if (image.buckets != count) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the checkpoint has %d buckets of rows, the job %d", image.buckets, count));
+  }
+  for (const BucketImage& part : image.parts) {
+    const uint32_t index = index_of_[part.bucket];
+    if (index == kNotHere) continue;
+    Bucket& bucket = buckets_[index];
+    bucket.is_restored = true;
+    bucket.version = part.version;
+    const bool are_same = part.applied.size() == bucket.nodes.size();
+    for (size_t node = 0; node < bucket.nodes.size(); ++node) {
+      bucket.nodes[node].received = are_same ? part.applied[node] : image.clock;
+    }
+  }
+  cuts_.GoOnFrom(image.clock);
+  for (const TableRows& rows : image.tables) {
+    if (absl::Status stored = Store(rows); !stored.ok()) return stored;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardRows::Store(const TableRows& rows) {
+  if (rows.table >= tables_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the checkpoint has rows of table %d, the job %d tables", rows.table,
+                        tables_.size()));
+  }
+  rows::RowTable& table = *tables_[rows.table];
+  const rows::TableSpec& spec = table.spec();
+  const auto wrong = [&](const std::string& what) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("table \"%s\": the checkpoint has %s", spec.name, what));
+  };
+  if (rows.columns != spec.columns || rows.state_columns != table.state_columns()) {
+    return wrong(absl::StrFormat("rows of %d weights and %d values of state, not %d and %d",
+                                 rows.columns, rows.state_columns, spec.columns,
+                                 table.state_columns()));
+  }
+  TableRows own = {.columns = rows.columns, .state_columns = rows.state_columns};
+  for (size_t row = 0; row < rows.ids.size(); ++row) {
+    const uint32_t at = rows::BucketOf(spec.seed, rows.ids[row], plan_.bucket_bits);
+    if (index_of_[at] == kNotHere) continue;
+    if (!buckets_[index_of_[at]].is_restored) {
+      return wrong(absl::StrFormat("id %d among rows of other buckets than %d", rows.ids[row], at));
+    }
+    own.ids.push_back(rows.ids[row]);
+    own.clocks.push_back(rows.clocks[row]);
+    own.pushes.push_back(rows.pushes[row]);
+    const float* const weights = &rows.weights[row * rows.columns];
+    own.weights.insert(own.weights.end(), weights, weights + rows.columns);
+    const float* const state = rows.state.data() + row * rows.state_columns;
+    own.state.insert(own.state.end(), state, state + rows.state_columns);
+  }
+  const rows::RowTable::Counts counts = table.Restore(own);
+  if (counts.refused > 0) {
+    return wrong(absl::StrFormat("%d rows that have no room: capacity is %d", counts.refused,
+                                 spec.capacity));
+  }
+  return counts.stored == own.ids.size() ? absl::OkStatus() : wrong("a row twice");
+}
+
+absl::Status ShardRows::CheckRestored() const {
+  for (size_t index = 0; index < buckets_.size(); ++index) {
+    if (buckets_[index].is_restored) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the checkpoint has no rows of bucket %d", plan_.buckets[index]));
+  }
+  return absl::OkStatus();
+}
+
 size_t ShardRows::memory_bytes() const {
-  size_t bytes = 0;
+  size_t bytes = cuts_.bytes();
   for (const auto& table : tables_) bytes += table->memory_bytes();
   for (const Bucket& bucket : buckets_) {
     for (const auto& [clock, open] : bucket.open) {

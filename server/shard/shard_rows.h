@@ -20,6 +20,7 @@
 #include "rows/row_table.h"
 #include "server/shard/chunk/chunk_parts.h"
 #include "server/shard/chunk/consistency_modes.h"
+#include "server/shard/rows_cuts.h"
 #include "server/shard/shard_plan.h"
 
 namespace strata::server {
@@ -65,8 +66,17 @@ class ShardRows {
   uint64_t MinClock(size_t bucket) const { return buckets_[bucket].nodes.MinClock(); }
   // Pushes applied to the bucket.
   uint64_t version(size_t bucket) const { return buckets_[bucket].version; }
-  // Returns the bytes of the tables and of pushes that wait.
+  // Returns the bytes of the tables, of pushes that wait and of copies for checkpoints.
   size_t memory_bytes() const;
+
+  // Goes on from rows of a checkpoint: takes those of its own buckets. Errors: InvalidArgument
+  // naming table, id or bucket that does not fit. REQUIRES: no push has come.
+  absl::Status Restore(const RowsImage& image);
+  // Errors: InvalidArgument naming a bucket of which no rows came.
+  absl::Status CheckRestored() const;
+  // The copies for checkpoints.
+  RowsCuts& cuts() { return cuts_; }
+  const std::vector<rows::TableSpec>& tables() const { return plan_.tables; }
 
  private:
   using Rows = std::shared_ptr<const wire::DecodedRows>;
@@ -89,6 +99,7 @@ class ShardRows {
     uint64_t version = 0;
     std::map<uint64_t, OpenClock> open;  // only if pushes are applied per clock
     PushResult failed;  // its `error` is set: a clock could not be applied, and no push is any more
+    bool is_restored = false;
   };
   // One table's gradients of a clock.
   struct Sum {
@@ -106,26 +117,32 @@ class ShardRows {
   PushResult Decode(std::optional<size_t> bucket, const wire::Frame& frame, Rows* rows) const;
   // Errors: NOT_FINITE naming the table and the id.
   PushResult CheckFinite(const wire::DecodedRows& rows) const;
-  // Counts the bytes of a node's step. Errors: BEYOND_WINDOW: more than rows.bytes_per_step.
+  // Counts the bytes of a node's step, of what it pushes and of what it wants. Errors:
+  // BEYOND_WINDOW: more of either than rows.bytes_per_step.
   PushResult CountBytes(size_t node, uint64_t clock, const wire::DecodedRows& rows);
   // Checks that a push goes with the others of its clock. Errors: MALFORMED, CONFLICT naming a
   // table of which nodes say other rates.
   PushResult CheckClockOf(const Bucket& bucket, const wire::Header& header, const Rows& rows) const;
   void Take(Bucket* bucket, size_t node, const wire::Header& header, const Rows& rows);
   // Applies a push by itself.
-  void ApplyPush(Bucket* bucket, size_t node, const wire::Header& header, const Rows& rows);
+  void ApplyPush(Bucket* bucket, uint64_t clock, size_t node, const wire::Header& header,
+                 const Rows& rows);
   // Applies all clocks of which all pushes have come.
   void ApplyClocks(size_t index, std::vector<RowsAnswer>* due);
-  absl::Status ApplyClock(Bucket* bucket, const OpenClock& clock);
+  absl::Status ApplyClock(Bucket* bucket, uint64_t number, const OpenClock& clock);
   // Returns the sum of a table's gradients over the nodes from `begin` up to `end`. Errors: a
   // DivergedError naming table and id of a sum that is not finite.
   absl::StatusOr<Sum> AddUp(const OpenClock& clock, uint32_t table, size_t begin, size_t end) const;
   // Updates rows of a table. Returns how many had no room.
-  uint64_t Update(const Bucket& bucket, uint32_t table, const Sum& sum, float rate,
+  uint64_t Update(const Bucket& bucket, uint64_t clock, uint32_t table, const Sum& sum, float rate,
                   uint64_t samples);
+  // The bucket has all pushes that it has received, where these are applied as they come.
+  void CutIfDue(size_t index);
   // The clock cannot be applied, for the reason that all of its nodes are told.
   void Fail(size_t index, const std::pair<const uint64_t, OpenClock>& clock, const std::string& why,
             std::vector<RowsAnswer>* due);
+  // Stores those rows of a checkpoint that are of buckets here.
+  absl::Status Store(const TableRows& rows);
   // Appends the answers that are due to nodes from `begin` up to `end`.
   void CollectDue(size_t index, size_t begin, size_t end, std::vector<RowsAnswer>* due);
   // `gate`: the bucket's ChunkNodes::Gate(), if the plan has a gate.
@@ -138,8 +155,10 @@ class ShardRows {
   const RowsPlan plan_;
   const std::vector<std::unique_ptr<rows::RowTable>> tables_;
   std::vector<Bucket> buckets_;
-  // By node: the bytes of its pushes of a clock so far, and the number of its newest lookup.
-  std::vector<std::map<uint64_t, uint64_t>> bytes_of_;
+  RowsCuts cuts_;
+  // By node: the bytes of its pushes of a clock so far, with those that they want, and the number of
+  // its newest lookup.
+  std::vector<std::map<uint64_t, std::pair<uint64_t, uint64_t>>> bytes_of_;
   std::vector<uint64_t> newest_lookup_;
   static constexpr uint32_t kNotHere = UINT32_MAX;
   std::vector<uint32_t> index_of_;  // in buckets_, by bucket of the job

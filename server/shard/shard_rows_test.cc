@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -412,6 +415,173 @@ TEST(RowsOfShardInstall, AStalePushIsDividedByItsStaleness) {
   push.header.clock = 1;
   push.header.base_version = 0;
   EXPECT_EQ(staleness(2, push), 3u);
+}
+
+// A shard's rows, of a job with a checkpoint every two clocks.
+class RowsCutTest : public testing::Test {
+ protected:
+  explicit RowsCutTest(const std::string& mode = "sync {}") : record_(RecordWithRows(mode)) {
+    record_.mutable_job()->mutable_checkpoint()->set_every_steps(2);
+    plan_ = MakeShardPlan(record_, ShardId(0))->rows;
+    plan_.piece_bytes = 64;  // some three rows
+    rows_ = *ShardRows::Create(plan_, 2);
+  }
+
+  // Both nodes push a clock to all buckets: rows of "items", the same gradient to each.
+  void PushClock(uint64_t clock, size_t ids = 10) {
+    for (uint32_t bucket = 0; bucket < 4; ++bucket) {
+      for (uint32_t node = 0; node < 2; ++node) Push(node, bucket, clock, ids);
+    }
+  }
+  void Push(uint32_t node, uint32_t bucket, uint64_t clock, size_t count = 10) {
+    const std::vector<uint64_t> ids = IdsOf(bucket, count);
+    const std::vector<float> values(ids.size() * 2, 1.0f);
+    wire::Frame frame = ControlFrame(record_, Op::kPushPull, node, bucket, clock);
+    frame.header.key_space = wire::KeySpace::kRows;
+    frame.header.sample_count = 2;
+    frame.header.element_count = static_cast<uint32_t>(values.size());
+    frame.payload = wire::EncodeRows(
+        {{.table = 1, .rate = 1.0f, .ids = ids, .values = values.data()}}, {}, kColumns);
+    std::vector<RowsAnswer> due;
+    EXPECT_EQ(rows_->OnPush(bucket, node, frame, &due).error, ErrorCode::kNone);
+  }
+  // Takes pieces until there are no more, each of which is written at once.
+  std::vector<RowsPiece> TakeAll() {
+    std::vector<RowsPiece> all;
+    for (std::vector<RowsPiece> some = rows_->cuts().Take(); !some.empty();
+         some = rows_->cuts().Take()) {
+      for (RowsPiece& piece : some) {
+        all.push_back(std::move(piece));
+        if (all.back().problem.empty()) rows_->cuts().LetGo();
+      }
+    }
+    return all;
+  }
+  static size_t RowsIn(const std::vector<RowsPiece>& pieces,
+                       absl::Span<const rows::TableSpec> tables) {
+    size_t count = 0;
+    for (const RowsPiece& piece : pieces) {
+      for (const TableRows& rows : ImageOf(piece, tables).tables) count += rows.ids.size();
+    }
+    return count;
+  }
+
+  proto::JobRecord record_;
+  RowsPlan plan_;
+  std::unique_ptr<ShardRows> rows_;
+};
+
+TEST_F(RowsCutTest, ACheckpointHasEachRowAsItWasAtItsClock) {
+  PushClock(0);
+  EXPECT_TRUE(TakeAll().empty());
+  PushClock(1);
+  PushClock(2);  // changes all rows, of which two pieces are taken
+  const std::vector<RowsPiece> pieces = TakeAll();
+  EXPECT_GT(pieces.size(), 4u);
+  EXPECT_EQ(RowsIn(pieces, rows_->tables()), 40u);
+  uint32_t number = 0;
+  for (const RowsPiece& piece : pieces) {
+    EXPECT_EQ(piece.clock, 2u);
+    EXPECT_EQ(piece.number, number++);
+    EXPECT_EQ(piece.is_last, number == pieces.size());
+    for (const TableRows& rows : ImageOf(piece, rows_->tables()).tables) {
+      EXPECT_EQ(rows.table, 1u);
+      // The mean of two nodes' gradients, of two samples each, in two clocks.
+      for (const float weight : rows.weights) EXPECT_EQ(weight, 8.0f - 2 * 0.5f);
+      for (const uint32_t clock : rows.clocks) EXPECT_EQ(clock, 1u);
+    }
+    for (const BucketImage& part : piece.parts) EXPECT_EQ(part.version, 2u);
+  }
+  EXPECT_EQ(rows_->cuts().bytes(), 0u);
+}
+
+TEST_F(RowsCutTest, ACheckpointThatIsDueBeforeTheLastIsGivenOutIsGivenUp) {
+  for (uint64_t clock = 0; clock < 5; ++clock) PushClock(clock);
+  std::vector<RowsPiece> pieces = rows_->cuts().Take();
+  ASSERT_EQ(pieces.size(), 3u);
+  EXPECT_EQ(pieces[2].clock, 4u);
+  EXPECT_EQ(pieces[2].problem,
+            "the rows of the checkpoint of clock 2 are not written yet: the store is slower than "
+            "steps are");
+  EXPECT_GT(rows_->cuts().bytes(), 0u);
+  rows_->cuts().LetGo();
+  rows_->cuts().LetGo();
+  for (RowsPiece& piece : TakeAll()) pieces.push_back(std::move(piece));
+  pieces.erase(pieces.begin() + 2);
+  EXPECT_TRUE(pieces.back().is_last);
+  EXPECT_EQ(RowsIn(pieces, rows_->tables()), 40u);
+  // And the one after it is made.
+  PushClock(5);
+  pieces = TakeAll();
+  ASSERT_FALSE(pieces.empty());
+  EXPECT_EQ(pieces[0].clock, 6u);
+  EXPECT_EQ(RowsIn(pieces, rows_->tables()), 40u);
+}
+
+TEST_F(RowsCutTest, WhatIsLeftOfACopyWhereAJobEndsIsGivenOut) {
+  PushClock(0);
+  PushClock(1);
+  std::vector<RowsPiece> pieces = rows_->cuts().Take();
+  ASSERT_EQ(pieces.size(), 2u);
+  EXPECT_TRUE(rows_->cuts().has_rest());
+  while (std::optional<RowsPiece> piece = rows_->cuts().TakeRest()) {
+    pieces.push_back(*std::move(piece));
+  }
+  EXPECT_TRUE(pieces.back().is_last);
+  EXPECT_EQ(RowsIn(pieces, rows_->tables()), 40u);
+  EXPECT_FALSE(rows_->cuts().has_rest());
+}
+
+TEST_F(RowsCutTest, ARestoredShardHasTheRowsAndTheirClocks) {
+  PushClock(0);
+  PushClock(1);
+  const std::vector<RowsPiece> pieces = TakeAll();
+  auto other = *ShardRows::Create(plan_, 2);
+  EXPECT_EQ(other->CheckRestored().message(), "the checkpoint has no rows of bucket 0");
+  for (const RowsPiece& piece : pieces) {
+    ASSERT_EQ(other->Restore(ImageOf(piece, rows_->tables())), absl::OkStatus());
+  }
+  EXPECT_EQ(other->CheckRestored(), absl::OkStatus());
+  EXPECT_EQ(other->version(3), 2u);
+  EXPECT_EQ(other->Received(3, 1), 2u);
+  rows_ = std::move(other);
+  PushClock(2);
+  EXPECT_TRUE(TakeAll().empty());
+  PushClock(3);
+  const std::vector<RowsPiece> next = TakeAll();
+  ASSERT_FALSE(next.empty());
+  EXPECT_EQ(next[0].clock, 4u);
+  for (const TableRows& rows : ImageOf(next[0], rows_->tables()).tables) {
+    for (const float weight : rows.weights) EXPECT_EQ(weight, 8.0f - 4 * 0.5f);
+    for (const uint32_t pushes : rows.pushes) EXPECT_EQ(pushes, 4u);
+  }
+}
+
+TEST_F(RowsCutTest, RowsThatDoNotFitAreNamed) {
+  PushClock(0);
+  PushClock(1);
+  const RowsImage good = ImageOf(TakeAll()[0], rows_->tables());
+  const auto error = [&](auto change) {
+    RowsImage image = good;
+    change(image);
+    RowsPlan plan = plan_;
+    plan.tables[1].capacity = 1000;
+    auto rows = *ShardRows::Create(plan, 2);
+    return std::string(rows->Restore(image).message());
+  };
+  EXPECT_EQ(error([](RowsImage& image) { image.buckets = 8; }),
+            "the checkpoint has 8 buckets of rows, the job 4");
+  EXPECT_EQ(error([](RowsImage& image) { image.tables[0].table = 2; }),
+            "the checkpoint has rows of table 2, the job 2 tables");
+  EXPECT_EQ(error([](RowsImage& image) { image.tables[0].columns = 1; }),
+            "table \"items\": the checkpoint has rows of 1 weights and 0 values of state, not 2 "
+            "and 0");
+  EXPECT_EQ(error([](RowsImage& image) { image.tables[0].ids[1] = image.tables[0].ids[0]; }),
+            "table \"items\": the checkpoint has a row twice");
+  const uint64_t other = IdsOf(3, 1)[0];
+  EXPECT_EQ(error([&](RowsImage& image) { image.tables[0].ids[0] = other; }),
+            absl::StrCat("table \"items\": the checkpoint has id ", other,
+                         " among rows of other buckets than 3"));
 }
 
 TEST(RowsOfShardInstall, NamesWhatIsWrongWithARecord) {

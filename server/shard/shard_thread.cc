@@ -123,6 +123,10 @@ absl::Status ShardThread::InstallMore(JobId job, absl::Span<const ChunkImage> im
   return taken;
 }
 
+absl::Status ShardThread::InstallMore(JobId job, const RowsImage& rows) {
+  return Call([&](ShardCore& core, auto*) { return core.InstallMore(job, rows); });
+}
+
 absl::Status ShardThread::EndInstall(JobId job) {
   return Call([&](ShardCore& core, auto*) { return core.EndInstall(job); });
 }
@@ -131,6 +135,7 @@ absl::Status ShardThread::Remove(JobId job) {
   return RunOnThread([&] {
     core_.Remove(job, &actions_);
     Execute();
+    HandOverCuts();
     endpoint_->Forget(job);
   });
 }
@@ -163,12 +168,12 @@ Refusals ShardThread::AllRefusals() {
   });
 }
 
-void ShardThread::ReleaseCut(JobId job, ShardId shard, uint64_t clock) {
+void ShardThread::Release(const HeldCut& cut) {
   bool is_first = false;
   {
     absl::MutexLock lock(&mutex_);
     is_first = released_.empty();
-    released_.push_back({job, shard, clock});
+    released_.push_back(cut);
   }
   if (is_first) endpoint_->Wake();
 }
@@ -179,7 +184,13 @@ void ShardThread::ReleaseCuts() {
     absl::MutexLock lock(&mutex_);
     cuts.swap(released_);
   }
-  for (const HeldCut& cut : cuts) core_.ReleaseCut(cut.job, cut.shard, cut.clock);
+  for (const HeldCut& cut : cuts) {
+    if (cut.clock) {
+      core_.ReleaseCut(cut.job, cut.shard, *cut.clock);
+    } else {
+      core_.ReleaseRows(cut.job, cut.shard);
+    }
+  }
 }
 
 void ShardThread::Run() {
@@ -255,6 +266,9 @@ void ShardThread::HandOverCuts() {
   if (!core_.has_cuts()) return;
   for (ShardCut& cut : core_.TakeCuts()) {
     if (options_.on_cut) options_.on_cut(std::move(cut));
+  }
+  for (ShardRowsPiece& piece : core_.TakeRowPieces()) {
+    if (options_.on_rows) options_.on_rows(std::move(piece));
   }
 }
 

@@ -41,8 +41,10 @@ class ShardThread {
     // Answers that may wait for one peer whose queue is full. Further ones are dropped, and sent
     // again when the peer resends its push.
     size_t waiting_frames_max = 4096;
-    // Called on the shard's thread for each of ShardCore's cuts; it must not block.
+    // Called on the shard's thread for each of ShardCore's cuts, and pieces of rows; they must not
+    // block.
     std::function<void(ShardCut)> on_cut;
+    std::function<void(ShardRowsPiece)> on_rows;
   };
 
   // `kernels` outlives it.
@@ -73,6 +75,7 @@ class ShardThread {
   absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard,
                                     ShardCopy copy = ShardCopy::kPrimary);
   absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
+  absl::Status InstallMore(JobId job, const RowsImage& rows);
   absl::Status EndInstall(JobId job);
   absl::Status Remove(JobId job);
   // Empty if it is not running.
@@ -83,10 +86,17 @@ class ShardThread {
   std::vector<BackupState> BackupStates();
   // Returns ShardCore's refusals, and those of connections.
   Refusals AllRefusals();
-  // Does not wait: the shard does it before commands that are given later.
-  void ReleaseCut(JobId job, ShardId shard, uint64_t clock);
+  // Do not wait: the shard does it before commands that are given later.
+  void ReleaseCut(JobId job, ShardId shard, uint64_t clock) { Release({job, shard, clock}); }
+  void ReleaseRows(JobId job, ShardId shard) { Release({job, shard, std::nullopt}); }
 
  private:
+  struct HeldCut {
+    JobId job;
+    ShardId shard;
+    std::optional<uint64_t> clock;  // nullopt: a piece of rows
+  };
+
   void Run();
   // Returns how long the thread may wait for events: until something is due.
   absl::Duration PollTimeout() const;
@@ -96,17 +106,12 @@ class ShardThread {
   void HandOverCuts();
   void Send(transport::ConnectionId connection, const wire::Frame& frame);
   void ReleaseCuts();
+  void Release(const HeldCut& cut);
   // Runs `closure` on the shard's thread and waits for it.
   absl::Status RunOnThread(absl::AnyInvocable<void()> closure);
   // Returns the result of `ask` on the shard's thread; empty if that is not running.
   template <typename Ask>
   std::invoke_result_t<Ask> AskOnThread(Ask ask);
-
-  struct HeldCut {
-    JobId job;
-    ShardId shard;
-    uint64_t clock = 0;
-  };
 
   const Options options_;
   const std::unique_ptr<transport::Endpoint> endpoint_;

@@ -18,6 +18,7 @@
 #include "common/event_fd.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
+#include "common/job/job.h"
 #include "common/os/framed_channel.h"
 #include "kernels/device/communicator.h"
 #include "kernels/device/device.h"
@@ -137,6 +138,7 @@ class AggregatorLink final : public RankLink {
   absl::Status LookUpRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids,
                           float* to) override;
   absl::Status WantRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids) override;
+  uint32_t row_lookahead() const override { return RowsLookahead(launch_.record().job()); }
   absl::Status AddRows(uint32_t table, uint32_t columns, float rate, absl::Span<const uint64_t> ids,
                        const float* gradients) override;
   absl::Status EndRows(uint64_t step, uint32_t samples) override;

@@ -62,10 +62,12 @@ class ClientRows {
   // finished and what other nodes have pushed by now. A rank that has finished a step waits until
   // the others of its node have, too. Between Start and Finish. Ids ascend, each once.
   virtual absl::Status LookUp(int table, absl::Span<const uint64_t> ids, float* to) = 0;
-  // Says which rows this rank will look up after this step, or, between two steps, after the one to
-  // come: they come with the answers to what the step pushes, and a lookup of some of them then
-  // waits for no message. It sees what any other would. Ids ascend, each once.
+  // Says which rows this rank will look up lookahead() steps after this one, or, between two steps,
+  // after the one to come: they come with the answers to what the step pushes, and a lookup of some
+  // of them in that step waits for no message. It sees the steps up to that push. Ids ascend, each
+  // once.
   virtual absl::Status Want(int table, absl::Span<const uint64_t> ids) = 0;
+  virtual int lookahead() const = 0;  // the job's rows.lookahead
   // Adds gradients, ids.size() x columns sums over this rank's samples, to those of the step, for
   // which the table's learning rate is `rate`, the same on all ranks and in all calls of a step.
   // Within a step; FinishStep sends them. Ids ascend, each once.

@@ -98,11 +98,12 @@ class RankLink {
                                   float* to) {
     return NoRows();
   }
-  // The rank will look these rows up after this step, or the one to come: they are fetched with
-  // what the step pushes.
+  // The rank will look these rows up row_lookahead() steps after this one, or the one to come: they
+  // are fetched with what the step pushes.
   virtual absl::Status WantRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids) {
     return NoRows();
   }
+  virtual uint32_t row_lookahead() const { return 1; }
   // Adds gradients, ids.size() x columns sums over samples, to those of the table in this step,
   // whose learning rate is `rate`. Blocks while the step before last has not been pushed.
   virtual absl::Status AddRows(uint32_t table, uint32_t columns, float rate,

@@ -3,6 +3,7 @@ moved and updated."""
 
 from __future__ import annotations
 
+import collections
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -319,29 +320,28 @@ _trained: weakref.WeakValueDictionary[str, TableModule] = weakref.WeakValueDicti
 def prefetch(
     loader: Iterable[Batch], ids: Callable[[Batch], Mapping[str, Tensor]]
 ) -> Iterator[Batch]:
-    """Yields the batches of `loader`, and has the rows of each fetched while the one before it
-    trains: they come with the answers to its gradients, so that `forward` need not ask for them.
+    """Yields the batches of `loader`, and has their rows fetched before their turn: they come with
+    the answers to the gradients of the batch before, so that `forward` need not ask for them; with
+    the job's `rows.lookahead` above 1, of the batch so many before.
 
-    `ids` returns the ids of a batch by the table's name. Rows are those that `forward` would get
-    without it. Raises `errors.InvalidArgument` naming a table that is not trained.
+    `ids` returns the ids of a batch by the table's name. One batch is one step. Raises
+    `errors.InvalidArgument` naming a table that is not trained.
     """
-    batches = iter(loader)
-    for batch in batches:
-        break
-    else:
-        return
-    for after in batches:
-        for name, wanted in ids(after).items():
+    ahead: collections.deque[Batch] = collections.deque()
+    for batch in loader:
+        ahead.append(batch)
+        steps = max((module.table._lookahead for module in _trained.values()), default=1)
+        for name, wanted in ids(batch).items():
             if name not in _trained:
                 raise errors.InvalidArgument(
                     f'prefetch: table "{name}" is none of those that are trained'
                 )
-            module = _trained[name]
-            flat = module._checked(wanted)
-            module.table._want(flat.data_ptr(), flat.numel())
-        yield batch
-        batch = after
-    yield batch
+            if len(ahead) > steps:
+                flat = _trained[name]._checked(wanted)
+                _trained[name].table._want(flat.data_ptr(), flat.numel())
+        if len(ahead) > steps:
+            yield ahead.popleft()
+    yield from ahead
 
 
 class Tables:

@@ -353,7 +353,9 @@ TEST(CheckSubmission, KnowsOfEachTextOfARequestWhetherItIsAPath) {
                                           // no paths
                                           "job.name", "job.model.zoo", "job.program.args",
                                           "job.program.env", "job.consistency.preset",
-                                          "job.consistency.preset_name"}));
+                                          "job.consistency.preset_name",
+                                          "job.rows.consistency.preset",
+                                          "job.rows.consistency.preset_name"}));
 }
 
 }  // namespace

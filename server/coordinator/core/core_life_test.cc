@@ -905,7 +905,6 @@ TEST(CoreTables, WhatRowsDoNotGoWithIsRefusedByTableAndField) {
   EXPECT_EQ(RefusalOfTables("exchange: RING consistency { sync {} }"), begin + "exchange: RING");
   EXPECT_EQ(RefusalOfTables("replicas: 1"), begin + "replicas");
   EXPECT_EQ(RefusalOfTables("replace { per_hour: 1 }"), begin + "replace");
-  EXPECT_EQ(RefusalOfTables("checkpoint { dir: '/x' every_steps: 1 }"), begin + "checkpoint");
 }
 
 TEST(CoreTables, NodesWhoseTablesDifferAreNamed) {

@@ -1,10 +1,12 @@
 #include "server/coordinator/jobs/checkpoint_ledger.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/checkpoint/manifest.h"
 #include "common/job/consistency.h"
 
 namespace strata::server {
@@ -13,6 +15,9 @@ CheckpointLedger::CheckpointLedger(const proto::JobRecord& record)
     : steps_per_clock_(StepsPerClock(record.job())) {
   for (const uint32_t shard : record.placement().shard_of_chunk()) {
     parts_.emplace(proto::CheckpointPart::kShard, shard);
+  }
+  for (const uint32_t shard : record.placement().shard_of_bucket()) {
+    parts_.emplace(proto::CheckpointPart::kRows, shard);
   }
   if (RanksKeepWeights(record.job())) parts_.emplace(proto::CheckpointPart::kShard, 0);
   const bool is_ring = record.job().exchange() == proto::Job::RING;
@@ -41,6 +46,8 @@ CheckpointLedger::Part CheckpointLedger::PartOf(const proto::CheckpointPart& par
       return {proto::CheckpointPart::kNode, part.node()};
     case proto::CheckpointPart::kRank:
       return {proto::CheckpointPart::kRank, part.rank()};
+    case proto::CheckpointPart::kRows:
+      return {proto::CheckpointPart::kRows, part.rows()};
     default:
       return {part.of_case(), part.shard()};
   }
@@ -56,7 +63,16 @@ void CheckpointLedger::OnPart(const std::string& who, const proto::CheckpointPar
     GiveUp(clock, absl::StrFormat("step %d: %s: %s", clock * steps_per_clock_, who, part.error()),
            status);
   } else {
-    open_[clock][PartOf(part)] = part.object();
+    std::vector<proto::CheckpointObject>& objects = open_[clock][PartOf(part)];
+    objects = {part.pieces().begin(), part.pieces().end()};
+    if (!part.has_rows()) objects = {part.object()};
+    size_t all = 0;
+    for (const auto& [of, some] : open_[clock]) all += some.size();
+    if (all > kCheckpointObjectsMax) {
+      GiveUp(clock, absl::StrFormat("step %d: more than %d objects", clock * steps_per_clock_,
+                                    kCheckpointObjectsMax),
+             status);
+    }
   }
   ShowWriting(status);
 }
@@ -66,7 +82,9 @@ std::optional<CheckpointLedger::Whole> CheckpointLedger::TakeWhole() {
   for (auto& [clock, objects] : open_) {
     if (objects.size() < parts_.size()) continue;
     keeping_ = Whole{.clock = clock};
-    for (auto& [part, object] : objects) keeping_->objects.push_back(std::move(object));
+    for (auto& [part, of_part] : objects) {
+      std::move(of_part.begin(), of_part.end(), std::back_inserter(keeping_->objects));
+    }
     open_.erase(clock);
     return keeping_;
   }

@@ -17,7 +17,7 @@
 namespace strata::server {
 
 // Tracks which objects of a job's checkpoints are in the store. A checkpoint is whole once each
-// shard that holds chunks, each node and each rank that keeps state has written its part; its
+// shard that holds chunks or rows, each node and each rank that keeps state has written its part; its
 // manifest must be written then, and the checkpoint is complete once that is there. Keeps the
 // status that users see up to date. A pure state machine.
 class CheckpointLedger {
@@ -38,7 +38,8 @@ class CheckpointLedger {
 
   struct Whole {
     uint64_t clock = 0;
-    std::vector<proto::CheckpointObject> objects;  // of shards, nodes and ranks, each by number
+    // Of shards, nodes, ranks and rows of shards, each by number.
+    std::vector<proto::CheckpointObject> objects;
   };
   // Returns the next checkpoint whose manifest must be written; none while another manifest is
   // being written.
@@ -57,7 +58,7 @@ class CheckpointLedger {
  private:
   using Part = std::pair<proto::CheckpointPart::OfCase, uint32_t>;  // the kind of part, and its
                                                                     // number
-  using Objects = std::map<Part, proto::CheckpointObject>;
+  using Objects = std::map<Part, std::vector<proto::CheckpointObject>>;
 
   static Part PartOf(const proto::CheckpointPart& part);
   void GiveUp(uint64_t clock, const std::string& problem, proto::CheckpointStatus* status);

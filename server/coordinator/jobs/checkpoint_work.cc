@@ -203,7 +203,10 @@ CheckpointToKeep MakeCheckpointToKeep(JobId id, const proto::Job& job, const std
               .record = record};
   for (const proto::CheckpointObject& object : whole.objects) {
     manifest.objects.push_back(
-        {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
+        {.name = object.name(),
+         .bytes = object.bytes(),
+         .checksum = object.checksum(),
+         .buckets = {object.buckets().begin(), object.buckets().end()}});
   }
   return checkpoint;
 }

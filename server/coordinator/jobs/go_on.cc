@@ -81,6 +81,20 @@ absl::Status SameNodes(const proto::Job& job, const proto::Job& from) {
   return SameNumber("ranks_per_node", job.ranks_per_node(), from.ranks_per_node());
 }
 
+// Capacities may differ, and the order in which tables are registered may not: rows are stored by a
+// table's place.
+absl::Status SameTables(const proto::Layout& layout, const proto::Layout& from) {
+  const int both = std::min(layout.tables_size(), from.tables_size());
+  for (int i = 0; i < both; ++i) {
+    proto::Table table = layout.tables(i), before = from.tables(i);
+    table.clear_capacity();
+    before.clear_capacity();
+    absl::Status same = SameMessage(absl::StrFormat("table %d", i).c_str(), table, before);
+    if (!same.ok()) return same;
+  }
+  return SameNumber("tables", layout.tables_size(), from.tables_size());
+}
+
 constexpr absl::Duration kFirstDelay = absl::Milliseconds(500);
 constexpr absl::Duration kLongestDelay = absl::Minutes(1);
 
@@ -111,6 +125,8 @@ absl::Status CheckContinues(const proto::Job& job, const proto::JobRecord& recor
       SameText("exchange", proto::Job::Exchange_Name(job.exchange()),
                proto::Job::Exchange_Name(from.exchange())),
       SameMessage("consistency", WithoutName(job.consistency()), WithoutName(from.consistency())),
+      SameMessage("rows.consistency", WithoutName(RowsConsistency(job)),
+                  WithoutName(RowsConsistency(from))),
       SameMessage("push", job.push(), from.push()),
       SameMessage("pull", job.pull(), from.pull()),
       SameText("order", proto::Addition::Order_Name(job.order()),
@@ -121,6 +137,11 @@ absl::Status CheckContinues(const proto::Job& job, const proto::JobRecord& recor
     same = SameNumber("chunk_elements", job.chunk_elements(), record.placement().chunk_elements());
     if (!same.ok()) return same;
   }
+  if (job.rows().buckets() != 0) {
+    same = SameNumber("rows.buckets", job.rows().buckets(),
+                      record.placement().shard_of_bucket_size());
+    if (!same.ok()) return same;
+  }
   // The program's optimizer is compared once it is known.
   if (job.optimizer().has_from_program()) return absl::OkStatus();
   return SameMessage("optimizer", job.optimizer(), from.optimizer());
@@ -128,10 +149,7 @@ absl::Status CheckContinues(const proto::Job& job, const proto::JobRecord& recor
 
 absl::Status CheckContinues(const proto::JobRecord& record, const proto::JobRecord& from) {
   const proto::Layout& layout = record.layout();
-  if (!layout.tables().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("table \"", layout.tables(0).name(),
-                                                   "\": checkpoints do not have rows as yet"));
-  }
+  if (absl::Status same = SameTables(layout, from.layout()); !same.ok()) return same;
   const int both = std::min(layout.segments_size(), from.layout().segments_size());
   for (int i = 0; i < both; ++i) {
     const std::string a = TensorText(layout.segments(i)), b = TensorText(from.layout().segments(i));
@@ -160,6 +178,7 @@ absl::StatusOr<proto::Resume> MakeResume(const std::string& dir, const Manifest&
     object->set_name(facts.name);
     object->set_bytes(facts.bytes);
     object->set_checksum(facts.checksum);
+    object->mutable_buckets()->Add(facts.buckets.begin(), facts.buckets.end());
   }
   absl::Status status;
   const auto find = [&](PartKind kind, uint32_t number) -> uint32_t {
@@ -172,6 +191,7 @@ absl::StatusOr<proto::Resume> MakeResume(const std::string& dir, const Manifest&
   for (const uint32_t shard : from.placement().shard_of_chunk()) {
     resume.add_object_of_chunk(find(PartKind::kShard, shard));
   }
+  for (const uint32_t shard : from.placement().shard_of_bucket()) find(PartKind::kRows, shard);
   if (RanksKeepWeights(from.job())) find(PartKind::kShard, 0);
   const bool is_ring = from.job().exchange() == proto::Job::RING;
   for (int n = 0; is_ring && n < from.view().nodes_size(); ++n) find(PartKind::kShard, n);

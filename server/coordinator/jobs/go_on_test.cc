@@ -90,11 +90,40 @@ TEST(GoOn, TensorsThatAreNotThereAreCounted) {
   EXPECT_EQ(CheckContinues(record, from).message(), "tensors: 1, but the checkpoint's is 0");
 }
 
-TEST(GoOn, AJobWithTablesWouldBeginWithNewRows) {
-  proto::JobRecord record = Record();
-  record.mutable_layout()->add_tables()->set_name("items");
-  EXPECT_EQ(CheckContinues(record, Record()).message(),
-            "table \"items\": checkpoints do not have rows as yet");
+TEST(GoOn, TablesAreTheSameButForTheirCapacity) {
+  proto::JobRecord from = Record();
+  from.mutable_layout()->add_tables()->set_name("items");
+  from.mutable_layout()->mutable_tables(0)->set_columns(4);
+  proto::JobRecord record = from;
+  record.mutable_layout()->mutable_tables(0)->set_capacity(9);
+  EXPECT_EQ(CheckContinues(record, from), absl::OkStatus());
+  record.mutable_layout()->mutable_tables(0)->set_columns(5);
+  EXPECT_EQ(CheckContinues(record, from).message(),
+            "table 0: {name: \"items\" columns: 5}, but the checkpoint's is {name: \"items\" "
+            "columns: 4}");
+  EXPECT_EQ(CheckContinues(from, Record()).message(), "tables: 1, but the checkpoint's is 0");
+}
+
+TEST(GoOn, RowsGoOnInTheirModeAndBuckets) {
+  proto::JobRecord from = Record();
+  for (int bucket = 0; bucket < 4; ++bucket) from.mutable_placement()->add_shard_of_bucket(0);
+  proto::Job job = from.job();
+  EXPECT_EQ(CheckContinues(job, from), absl::OkStatus());
+  job.mutable_rows()->set_buckets(8);
+  EXPECT_EQ(CheckContinues(job, from).message(), "rows.buckets: 8, but the checkpoint's is 4");
+  job.mutable_rows()->set_buckets(4);
+  job.mutable_rows()->mutable_consistency()->mutable_async();
+  EXPECT_EQ(CheckContinues(job, from).message().substr(0, 17), "rows.consistency:");
+  Manifest manifest{.clock = 10};
+  manifest.objects = {{.name = "clock-10/rows-0.0-1.0", .buckets = {0, 1}},
+                      {.name = "clock-10/rows-0.1-1.0", .buckets = {1, 2, 3}}};
+  const absl::StatusOr<proto::Resume> resume = MakeResume("/c", manifest, from);
+  ASSERT_TRUE(resume.ok()) << resume.status();
+  ASSERT_EQ(resume->objects_size(), 2);
+  EXPECT_EQ(resume->objects(1).buckets_size(), 3);
+  manifest.objects.erase(manifest.objects.begin());
+  EXPECT_EQ(MakeResume("/c", manifest, from).status().message(),
+            "the checkpoint of step 10 has no object of rows 0");
 }
 
 TEST(GoOn, ServersAreToldWhichObjectHasWhichChunk) {

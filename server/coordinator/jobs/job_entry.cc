@@ -89,7 +89,7 @@ JobEntry JobEntry::Submitted(JobId id, uint64_t token, uint64_t cluster, const p
   status.set_job_id(id.value());
   status.set_name(job.name());
   status.set_state(proto::QUEUED);
-  status.set_mode(ShownModeName(job.consistency()));
+  status.set_mode(ShownModeName(job));
   status.set_model(ModelName(job));
   status.set_exchange(proto::Job::Exchange_Name(job.exchange()));
   status.set_ranks(job.ranks());

@@ -161,19 +161,14 @@ absl::Status CheckAveraged(const proto::Job& job, const proto::Layout& layout) {
 }
 
 // Returns the field of a job, or its value, that rows do not go with; empty: none.
-std::string DoesNotGoWithRows(const proto::Job& job) {
-  const proto::Consistency& consistency = job.consistency();
+std::string RefusedWithRows(const proto::Job& job) {
   if (job.exchange() != proto::Job::PARAMETER_SERVER) {
     return absl::StrCat("exchange: ", proto::Job::Exchange_Name(job.exchange()));
   }
-  const proto::Lazy& lazy = consistency.lazy();
-  if (lazy.local_steps() > 0) return "consistency.lazy.local_steps";
-  if (lazy.has_quorum()) return "consistency.lazy.quorum";
-  if (lazy.double_buffering()) return "consistency.lazy.double_buffering";
-  if (consistency.async().has_elastic()) return "consistency.async.elastic";
-  if (MakeDelayCompensation(consistency)) return "consistency.async.delay_compensation";
+  // With a mode of their own, too: the arena's clocks would not be the steps of rows.
+  const std::string field = DoesNotGoWithRows(job.consistency());
+  if (!field.empty()) return absl::StrCat("consistency.", field);
   if (job.replicas() > 0) return "replicas";
-  if (job.has_checkpoint()) return "checkpoint";
   if (job.has_replace()) return "replace";
   return IsElastic(job) ? "ranks_min and ranks_max" : "";
 }
@@ -183,7 +178,7 @@ absl::Status CheckTables(const proto::Job& job, const proto::Layout& layout) {
     return job.has_rows() ? absl::InvalidArgumentError("rows: the program has no tables")
                           : absl::OkStatus();
   }
-  const std::string field = DoesNotGoWithRows(job);
+  const std::string field = RefusedWithRows(job);
   if (field.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrFormat("table \"%s\": does not go with %s", layout.tables(0).name(), field));

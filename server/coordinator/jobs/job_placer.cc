@@ -120,7 +120,7 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
     PlaceBuckets(entry->job().rows().buckets(), choice.servers, &placement->placement);
   }
   const int shards = placement->placement.shard_endpoints_size();
-  const uint32_t connections = entry->job().connections() + (has_rows ? 1 : 0);
+  const uint32_t connections = ShardConnections(entry->stored().record());
   if (shards * connections > kConnectionsPerNodeMax) {
     return absl::InvalidArgumentError(
         absl::StrFormat("connections: %d to each of %d shards are %d of a node; at most %d are "

@@ -793,6 +793,8 @@ absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* en
   proto::JobRecord* record = entry->mutable_stored()->mutable_record();
   *record = std::move(goes_on);
   record->mutable_job()->set_chunk_elements(found.record.placement().chunk_elements());
+  const int buckets = found.record.placement().shard_of_bucket_size();
+  if (buckets > 0) record->mutable_job()->mutable_rows()->set_buckets(buckets);
   const uint64_t step = resume->step();
   proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();
   shown->set_resumed_dir(dir);
@@ -818,7 +820,7 @@ void JobTable::OnCheckpointPart(const std::string& daemon, const proto::Checkpoi
   JobEntry* entry = &it->second;
   std::string who;
   if (entry->ServerOn(daemon) != nullptr) {
-    if (part.has_shard()) who = absl::StrCat("server ", daemon);
+    if (part.has_shard() || part.has_rows()) who = absl::StrCat("server ", daemon);
   } else if (const JobNode* node = entry->NodeOn(daemon)) {
     const bool is_slices = part.has_shard() && entry->is_ring() && part.shard() == node->node();
     const bool is_weights =

@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/image/chunk_image.h"
+#include "common/image/rows_image.h"
 #include "common/job/job.h"
 #include "common/random.h"
 #include "kernels/kernels.h"
@@ -24,25 +26,36 @@ namespace strata::sim {
 namespace {
 
 using server::ShardAction;
+using server::ImageOf;
 using transport::ConnectionId;
 using worker::CoreActions;
 using worker::LinkEvent;
 using worker::RowsCore;
 
-constexpr uint32_t kRowNodes = 4, kRowShards = 2, kRowBuckets = 8, kRowIds = 40;
+constexpr uint32_t kRowNodes = 4, kRowShards = 2, kRowShardsMax = 3, kRowBuckets = 8, kRowIds = 40;
+constexpr uint64_t kClocksOfCut = 2;  // between checkpoints
+constexpr uint64_t kPieceBytes = 96;  // some four rows
 constexpr uint64_t kRowSteps = 12;
 // Invariants.
 constexpr char kOnce[] = "rows count exactly once";
 constexpr char kBitsOfSync[] = "rows have the bits of sync";
 constexpr uint32_t kBatch = 4;  // the samples of a rank, as its job says
 
-proto::JobRecord RecordWithTable(const std::string& mode, float initial) {
+// `is_own`: rows have the mode, and the rest of the model is in sync.
+proto::JobRecord RecordWithTable(const std::string& mode, bool is_own, uint32_t lookahead,
+                                 float initial, bool is_cut, uint32_t shards) {
   server::JobOptions options;
   options.ranks.assign(kRowNodes, 1);
   options.elements = 2;
   options.chunk_elements = 1;
-  options.shards = kRowShards;
-  options.job_text = "optimizer { sgd {} } consistency { " + mode + " }";
+  options.shards = shards;
+  const std::string of_rows = is_own ? absl::StrCat("consistency { ", mode, " }") : "";
+  options.job_text =
+      absl::StrCat("optimizer { sgd {} } consistency { ", is_own ? "sync {}" : mode,
+                   " } rows { lookahead: ", lookahead, " ", of_rows, " }");
+  if (is_cut) {
+    absl::StrAppend(&options.job_text, " checkpoint { dir: \"/c\" every_steps: ", kClocksOfCut, " }");
+  }
   proto::JobRecord record = server::MakeRecord(options);
   *record.mutable_layout()->add_tables() =
       rows::ToProto({.name = "items",
@@ -52,7 +65,7 @@ proto::JobRecord RecordWithTable(const std::string& mode, float initial) {
                      .initial = {.kind = rows::InitialValues::Kind::kConstant, .scale = initial},
                      .optimizer = {.kind = rows::RowOptimizerKind::kSgd}});
   for (uint32_t bucket = 0; bucket < kRowBuckets; ++bucket) {
-    record.mutable_placement()->add_shard_of_bucket(bucket % kRowShards);
+    record.mutable_placement()->add_shard_of_bucket(bucket % shards);
   }
   return record;
 }
@@ -65,21 +78,12 @@ class RowsWorld {
         is_async_(mode == "async {}"),
         is_on_arrival_(mode.find("ON_ARRIVAL") != std::string::npos),
         bound_(mode.find("staleness: 2") != std::string::npos ? 2 : 1),
+        lookahead_(is_sync_ ? 1 : 1 + seed / 6 % 3),
         initial_(is_sync_ ? 0.5f : 4096.0f),
-        record_(RecordWithTable(mode, initial_)) {
-    for (uint32_t s = 0; s < kRowShards; ++s) {
-      shards_.push_back(std::make_unique<server::ShardCore>(kernels::Cpu()));
-      Expect(shards_[s]->Install(record_, ShardId(s)));
-    }
-    for (uint32_t n = 0; n < kRowNodes; ++n) {
-      worker::CoreOptions options;
-      options.record = record_;
-      options.node = NodeId(n);
-      options.incarnation = 1;
-      options.timing.give_up_after = absl::InfiniteDuration();
-      nodes_.push_back({.core = *RowsCore::Create(options)});
-      Tell(n, LinkEvent::Start());
-    }
+        mode_(mode) {
+    deaths_left_ = seed % 4 == 1 ? 1 : seed % 4 == 3 ? 2 : 0;
+    is_cut_ = deaths_left_ > 0;
+    Begin(kRowShards, nullptr);
   }
 
   // Runs the job to its end, or to the first violation.
@@ -87,7 +91,11 @@ class RowsWorld {
     for (uint64_t turns = 0; !AllDone() && outcome_.violation.empty(); ++turns) {
       if (turns == 2000000) Violate("progress: the job does not end");
       const auto n = static_cast<uint32_t>(Draw(kRowNodes));
-      if (Draw(400) == 0) {
+      if (deaths_left_ > 0 && Draw(700) == 0) {
+        Die();
+      } else if (!unwritten_.empty() && Draw(30) == 0) {
+        WritePiece();
+      } else if (Draw(400) == 0) {
         Break(static_cast<size_t>(Draw(lines_.size())));
       } else if (Draw(20) == 0) {
         PassTime();
@@ -98,11 +106,128 @@ class RowsWorld {
       }
     }
     if (outcome_.violation.empty()) Check();
-    for (const Node& node : nodes_) outcome_.prefetched += node.core->prefetched();
+    CountPrefetched();
     return outcome_;
   }
 
  private:
+  // A checkpoint: the rows of all shards at a clock.
+  struct Saved {
+    std::vector<RowsImage> rows;
+    uint32_t whole = 0;  // shards whose last piece is there
+    uint32_t shards = 0;
+  };
+
+  // Begins all processes, from a checkpoint if there is one.
+  void Begin(uint32_t shards, const std::pair<const uint64_t, Saved>* from) {
+    record_ = RecordWithTable(mode_, seed_ % 5 == 0, static_cast<uint32_t>(lookahead_), initial_,
+                              is_cut_, shards);
+    const uint64_t clock = from == nullptr ? 0 : from->first;
+    if (from != nullptr) {
+      record_.mutable_resume()->set_dir("/c");
+      record_.mutable_resume()->set_clock(clock);
+    }
+    for (uint32_t s = 0; s < shards; ++s) {
+      shards_.push_back(std::make_unique<server::ShardCore>(kernels::Cpu()));
+      shards_[s]->set_row_piece(kPieceBytes);
+      Expect(shards_[s]->BeginInstall(record_, ShardId(s)).status());
+      if (from != nullptr) Restore(*shards_[s], *from);
+    }
+    for (uint32_t n = 0; n < kRowNodes; ++n) {
+      worker::CoreOptions options;
+      options.record = record_;
+      options.node = NodeId(n);
+      options.incarnation = 1;
+      options.timing.give_up_after = absl::InfiniteDuration();
+      nodes_.push_back({.core = *RowsCore::Create(options), .step = clock});
+      Tell(n, LinkEvent::Start());
+    }
+  }
+  void Restore(server::ShardCore& shard, const std::pair<const uint64_t, Saved>& from) {
+    std::vector<ChunkImage> chunks;
+    for (uint32_t chunk = 0; chunk < 2; ++chunk) {
+      chunks.push_back({.begin = chunk, .clock = from.first});
+      chunks.back().weights.weights = server::ToBytes({0});
+    }
+    Expect(shard.InstallMore(JobId(7), chunks));
+    for (const RowsImage& rows : from.second.rows) Expect(shard.InstallMore(JobId(7), rows));
+    Expect(shard.EndInstall(JobId(7)));
+  }
+
+  // All processes die, and begin anew with the newest whole checkpoint, or from the start.
+  void Die() {
+    --deaths_left_;
+    CountPrefetched();
+    const std::pair<const uint64_t, Saved>* from = nullptr;
+    for (const auto& saved : saved_) {
+      if (saved.second.whole == saved.second.shards) from = &saved;
+    }
+    outcome_.goes_on += from != nullptr;
+    Forget(from);
+    // What was being written is not.
+    unwritten_.clear();
+    const uint64_t clock = from == nullptr ? 0 : from->first;
+    std::erase_if(saved_, [&](const auto& saved) { return saved.first > clock; });
+    lines_.clear();
+    nodes_.clear();
+    shards_.clear();
+    has_died_ = true;
+    Begin(1 + static_cast<uint32_t>(Draw(kRowShardsMax)), from);
+  }
+  // Forgets what nodes have pushed and the checkpoint has not.
+  void Forget(const std::pair<const uint64_t, Saved>* from) {
+    applied_.clear();
+    for (uint32_t bucket = 0; from != nullptr && bucket < kRowBuckets; ++bucket) {
+      applied_[bucket].assign(kRowNodes, from->first);
+    }
+    for (const RowsImage& rows : from == nullptr ? std::vector<RowsImage>() : from->second.rows) {
+      for (const BucketImage& part : rows.parts) {
+        if (!part.applied.empty()) applied_[part.bucket] = part.applied;
+      }
+    }
+    for (auto& [key, of_node] : pushed_) {
+      const auto& [clock, id] = key;
+      std::erase_if(of_node, [&, clock = clock, id = id](const auto& one) {
+        return !IsApplied(id, one.first, clock);
+      });
+    }
+    std::erase_if(pushed_, [](const auto& pushed) { return pushed.second.empty(); });
+  }
+  // Returns whether the checkpoint that the job goes on from has a node's push.
+  bool IsApplied(uint64_t id, uint32_t node, uint64_t clock) {
+    const auto found = applied_.find(static_cast<uint32_t>(BucketOfId(id)));
+    return found != applied_.end() && clock < found->second[node];
+  }
+  static uint64_t BucketOfId(uint64_t id) { return rows::HighBits(rows::HashOf(3, id), 3); }
+
+  void CollectPieces(uint32_t shard) {
+    for (server::ShardRowsPiece& piece : shards_[shard]->TakeRowPieces()) {
+      if (piece.problem.empty()) unwritten_.push_back(std::move(piece));
+    }
+  }
+  void WritePiece() {
+    server::ShardRowsPiece piece = std::move(unwritten_.front());
+    unwritten_.pop_front();
+    const ImageFile file = MakeRowsImageFile(ImageOf(piece, *piece.tables));
+    std::string text;
+    for (const absl::Span<const char> part : file.Pieces()) text.append(part.data(), part.size());
+    const auto content = std::make_shared<const std::string>(std::move(text));
+    absl::StatusOr<RowsImage> rows = ParseRowsImageFile(
+        Bytes(content, reinterpret_cast<const std::byte*>(content->data()), content->size()), "r");
+    Expect(rows.status());
+    if (!rows.ok()) return;
+    Saved& saved = saved_[piece.clock];
+    saved.shards = static_cast<uint32_t>(shards_.size());
+    saved.whole += piece.is_last;
+    saved.rows.push_back(*std::move(rows));
+    const uint32_t shard = piece.shard.value();
+    shards_[shard]->ReleaseRows(JobId(7), piece.shard);
+    CollectPieces(shard);
+  }
+  void CountPrefetched() {
+    for (const Node& node : nodes_) outcome_.prefetched += node.core->prefetched();
+  }
+
   struct Line {
     uint32_t node = 0, shard = 0;
     bool is_up = true;
@@ -112,9 +237,8 @@ class RowsWorld {
     std::unique_ptr<RowsCore> core;
     enum class Does { kLooksUp, kWaits, kPushes, kRetires, kIsDone } does = Does::kLooksUp;
     uint64_t step = 0;
-    std::vector<uint64_t> ids;            // of the step
-    std::vector<uint64_t> next_ids = {};  // of the next one, if they are drawn already
-    std::map<uint64_t, float> own = {};   // that it has pushed, by id
+    std::vector<uint64_t> ids;                             // of the step
+    std::map<uint64_t, std::vector<uint64_t>> later = {};  // of later ones, if they are drawn
   };
 
   void Violate(const std::string& what) {
@@ -171,6 +295,7 @@ class RowsWorld {
       lines_[index].to_shard.pop_front();
       std::vector<ShardAction> actions;
       shards_[lines_[index].shard]->OnFrame(connection, std::move(frame), now_, &actions);
+      CollectPieces(lines_[index].shard);
       for (ShardAction& action : actions) {
         if (action.kind != ShardAction::Kind::kSend) continue;
         Line& line = lines_[action.connection.value() - 1];
@@ -204,14 +329,13 @@ class RowsWorld {
     CoreActions actions;
     switch (node.does) {
       case Node::Does::kLooksUp:
-        if (node.step == StepsOf(n)) {
+        if (node.step >= StepsOf(n)) {
           if (node.core->is_pushing()) return;
           node.does = Node::Does::kRetires;
           node.core->Finish(now_, &actions);
           break;
         }
-        if (node.next_ids.empty()) node.next_ids = DrawIds(4);
-        node.ids = std::exchange(node.next_ids, {});
+        node.ids = node.later.contains(node.step) ? node.later[node.step] : DrawIds(4);
         node.does = Node::Does::kWaits;
         node.core->LookUp(0, 0, node.ids, now_, &actions);
         break;
@@ -225,20 +349,20 @@ class RowsWorld {
             is_sync_ ? 0.1f * static_cast<float>(1 + Draw(1000)) : static_cast<float>(1 + n);
         const std::vector<float> sums(node.ids.size(), sum);
         for (const uint64_t id : node.ids) {
-          node.own[id] += Counted(sum);
-          pushed_[{node.step, id}][n] = sum;
+          // What the checkpoint has of this clock counts, and not this.
+          if (!IsApplied(id, n, node.step)) pushed_[{node.step, id}][n] = sum;
         }
         std::vector<wire::RowsSection> pushed;
         if (!node.ids.empty()) {
           pushed.push_back({.table = 0, .rate = 1.0f, .ids = node.ids, .values = sums.data()});
         }
-        // Half of the steps have the next one's rows fetched, and some that nobody looks up.
+        // Half of the steps have a later one's rows fetched, and some that nobody looks up.
         std::vector<wire::RowsSection> wanted;
         std::vector<uint64_t> more;
         if (Draw(2) == 0) {
-          node.next_ids = DrawIds(4);
+          const std::vector<uint64_t>& later = node.later[node.step + lookahead_] = DrawIds(4);
           const std::vector<uint64_t> others = DrawIds(8);
-          std::set_union(node.next_ids.begin(), node.next_ids.end(), others.begin(), others.end(),
+          std::set_union(later.begin(), later.end(), others.begin(), others.end(),
                          std::back_inserter(more));
           if (!more.empty()) wanted.push_back({.table = 0, .ids = more});
         }
@@ -289,8 +413,10 @@ class RowsWorld {
     if (!left || !right) return left ? left : right;
     return *left + *right;
   }
-  // A row that a node finds has all of its own pushes, and at most those of all nodes.
+  // A row that a node finds has all of its own pushes, or all but those since it was fetched, and at
+  // most those of all nodes.
   void Take(Node* node) {
+    const auto number = static_cast<uint32_t>(node - nodes_.data());
     for (const RowsCore::Found& found : node->core->TakeFound()) {
       for (size_t i = 0; i < found.places.size(); ++i) {
         const uint64_t id = node->ids[found.places[i]];
@@ -300,14 +426,16 @@ class RowsWorld {
           if (weight != Expected(id, node->step)) Differs(kBitsOfSync, id);
           continue;
         }
-        float most = 0;
-        for (Node& other : nodes_) most += other.own[id];
-        if (is_async_ && weight > initial_ - node->own[id]) {
-          Differs("a node sees its own rows", id);
+        const float most = All(id);
+        float own = 0;
+        for (uint64_t clock = 0; is_async_ && clock + lookahead_ <= node->step; ++clock) {
+          for (const auto& [other, sum] : pushed_[{clock, id}]) own += other == number ? sum : 0;
         }
+        if (weight > initial_ - own) Differs("a node sees its own rows", id);
         // A lazy node that has pushed t clocks has been answered once all have pushed t - s.
+        const uint64_t oldest = bound_ + lookahead_ - 1;
         float least = 0;
-        for (uint64_t clock = 0; !is_async_ && clock + bound_ < node->step; ++clock) {
+        for (uint64_t clock = 0; !is_async_ && clock + oldest < node->step; ++clock) {
           for (const auto& [other, sum] : pushed_[{clock, id}]) least += Counted(sum);
         }
         if (weight > initial_ - least) Differs("rows are at most s clocks old", id);
@@ -315,6 +443,16 @@ class RowsWorld {
       }
       if (found.is_last) node->does = Node::Does::kPushes;
     }
+  }
+  // Returns what all pushes to a row add up to, in a mode other than sync.
+  float All(uint64_t id) const {
+    float all = 0;
+    for (uint64_t clock = 0; clock < kRowSteps; ++clock) {
+      const auto pushed = pushed_.find({clock, id});
+      if (pushed == pushed_.end()) continue;
+      for (const auto& [node, sum] : pushed->second) all += Counted(sum);
+    }
+    return all;
   }
   void Differs(const std::string& invariant, uint64_t id) {
     Violate(absl::StrFormat("%s: row %d differs", invariant, id));
@@ -329,18 +467,17 @@ class RowsWorld {
     for (const auto& shard : shards_) pushes += shard->Counters().at(JobId(7)).pushes;
     uint64_t expected = 0;
     for (uint32_t n = 0; n < kRowNodes; ++n) expected += StepsOf(n) * kRowBuckets;
-    if (pushes != expected) {
+    if (!has_died_ && pushes != expected) {
       Violate(absl::StrFormat("%s: %d pushes counted", kOnce, pushes));
     }
     // A node that has come back reads the final rows.
     for (uint64_t id = 0; id < kRowIds; ++id) {
-      const uint64_t bucket = rows::HighBits(rows::HashOf(3, id), 3);
-      server::ShardCore& shard = *shards_[bucket % kRowShards];
+      const auto place = static_cast<uint32_t>(BucketOfId(id) % shards_.size());
+      server::ShardCore& shard = *shards_[place];
       const ConnectionId connection(lines_.size() + 1);
       std::vector<ShardAction> actions;
       shard.OnFrame(connection,
-                    server::HelloFrame(record_, 0, 2, /*connection=*/1,
-                                       static_cast<uint32_t>(bucket % kRowShards)),
+                    server::HelloFrame(record_, 0, 2, /*connection=*/1, place),
                     now_, &actions);
       wire::Frame lookup = server::ControlFrame(record_, wire::Op::kLookup, 0, 0, 1);
       lookup.header.key_space = wire::KeySpace::kRows;
@@ -351,9 +488,7 @@ class RowsWorld {
       if (actions.size() != 1 || actions[0].frame.header.op != wire::Op::kRows) {
         return Violate("rows fail: a lookup is not answered");
       }
-      float sum = 0;
-      for (Node& node : nodes_) sum += node.own[id];
-      const float expected = is_sync_ ? Expected(id, kRowSteps) : initial_ - sum;
+      const float expected = is_sync_ ? Expected(id, kRowSteps) : initial_ - All(id);
       if (actions[0].frame.payload.floats()[0] != expected) {
         Differs(is_sync_ ? kBitsOfSync : kOnce, id);
       }
@@ -364,10 +499,12 @@ class RowsWorld {
   const uint64_t seed_;
   const bool is_sync_, is_async_, is_on_arrival_;
   const uint64_t bound_;  // lazy: the clocks that a node may be ahead
+  const uint64_t lookahead_;
   // The initial weight. It is small in sync, where each bit of a sum must show, and large
   // elsewhere, where sums are exact.
   const float initial_;
-  const proto::JobRecord record_;
+  const std::string mode_;
+  proto::JobRecord record_;
   uint64_t draws_ = 0;
   absl::Time now_ = absl::UnixEpoch();
   std::vector<std::unique_ptr<server::ShardCore>> shards_;
@@ -375,6 +512,13 @@ class RowsWorld {
   std::deque<Line> lines_;
   // The gradients that nodes have pushed, by clock and id, and by node.
   std::map<std::pair<uint64_t, uint64_t>, std::map<uint32_t, float>> pushed_;
+  // Deaths of all processes, and the checkpoints for them.
+  bool is_cut_ = false, has_died_ = false;
+  uint32_t deaths_left_ = 0;
+  std::deque<server::ShardRowsPiece> unwritten_;
+  std::map<uint64_t, Saved> saved_;
+  // By bucket, and by node: the pushes in the checkpoint that the job goes on from.
+  std::map<uint32_t, std::vector<uint64_t>> applied_;
 };
 
 }  // namespace

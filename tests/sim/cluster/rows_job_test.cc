@@ -14,10 +14,12 @@ TEST(RowsJobTest, RowsCountExactlyOnceOverConnectionsThatBreak) {
     all.looked_up += one.looked_up;
     all.prefetched += one.prefetched;
     all.breaks += one.breaks;
+    all.goes_on += one.goes_on;
   }
   EXPECT_GT(all.looked_up, 300 * kSeeds);
   EXPECT_GT(all.prefetched, all.looked_up / 4);
   EXPECT_GT(all.breaks, 2 * kSeeds);
+  EXPECT_GT(all.goes_on, kSeeds / 3);
 }
 
 }  // namespace

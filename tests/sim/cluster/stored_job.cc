@@ -229,7 +229,10 @@ class StoredJob {
         images.insert(images.end(), more.begin(), more.end());
         return absl::OkStatus();
       };
-      absl::Status loaded = server::LoadCheckpoint(record_, {ShardId(s)}, *store, take);
+      const server::TakeRows no_rows = [](const RowsImage&) {
+        return absl::InternalError("the job has no rows");
+      };
+      absl::Status loaded = server::LoadCheckpoint(record_, {ShardId(s)}, *store, take, no_rows);
       if (!loaded.ok()) return loaded;
       Require(undisturbed_.CheckImages(images));
     }

@@ -124,9 +124,10 @@ MemoryFormula NodeMemoryNeed(const proto::Job& job, uint32_t nodes, uint64_t ele
   AddSharedMemory(job, elements, local_ranks, &need);
   if (placement.shard_of_bucket_size() > 0) {
     const uint64_t step = RowBytesPerStep(job);
-    need.Add(absl::StrFormat("rows %d x %s and (2 + 2 x %d) x %s", local_ranks,
-                             BytesText(kRowSlotBytes), local_ranks, BytesText(step)),
-             local_ranks * kRowSlotBytes + SaturatingProduct(2 + 2 * local_ranks, step));
+    const uint32_t ahead = RowsLookahead(job);
+    need.Add(absl::StrFormat("rows %d x %s and (2 + %d + 3 x %d) x %s", local_ranks,
+                             BytesText(kRowSlotBytes), ahead, local_ranks, BytesText(step)),
+             local_ranks * kRowSlotBytes + SaturatingProduct(2 + ahead + 3 * local_ranks, step));
   }
   need.Add(absl::StrFormat("first weights %d x %s", local_ranks, BytesText(arena)),
            SaturatingProduct(local_ranks, arena));

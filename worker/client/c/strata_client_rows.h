@@ -89,10 +89,12 @@ STRATA_API strata_code strata_distinct_ids(strata_table* table, const int64_t* i
 /* Writes the weights of each row to `rows`: count x columns values. Ids may be repeated. */
 STRATA_API strata_code strata_lookup_rows(strata_table* table, const int64_t* ids, uint64_t count,
                                           float* rows);
-/* Says which rows this rank looks up after this step, or, between two steps, after the one to come.
- * If servers have them they come with the answers to the step's gradients. Ids may be repeated. No
- * effect on a table in this process. */
+/* Says which rows this rank looks up strata_rows_lookahead() steps after this one, or, between two
+ * steps, after the one to come. If servers have them they come with the answers to the step's
+ * gradients. Ids may be repeated. No effect on a table in this process. */
 STRATA_API strata_code strata_want_rows(strata_table* table, const int64_t* ids, uint64_t count);
+/* Returns the job's rows.lookahead; 1: the table is in this process, or null. */
+STRATA_API uint32_t strata_rows_lookahead(strata_table* table);
 /* Adds gradients, count x columns values, to those of this step. Ids ascend, each once. Errors:
  * STRATA_INVALID_ARGUMENT: a value is NaN or infinite; nothing is added. */
 STRATA_API strata_code strata_push_rows(strata_table* table, const int64_t* ids, uint64_t count,

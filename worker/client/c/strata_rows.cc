@@ -244,6 +244,13 @@ uint32_t strata_table_state_columns(strata_table* table) {
       Read0(table, [](const Table& on) { return on.rows->state_columns(); }));
 }
 
+uint32_t strata_rows_lookahead(strata_table* table) {
+  const uint64_t ahead = Read0(table, [](const Table& on) -> uint64_t {
+    return on.client == nullptr ? 1 : on.client->client->rows().lookahead();
+  });
+  return std::max<uint32_t>(1, static_cast<uint32_t>(ahead));
+}
+
 uint64_t strata_table_steps(strata_table* table) {
   return Read0(table, [](const Table& on) { return on.steps; });
 }

@@ -135,6 +135,7 @@ class ArenaClient final : public Client,
   absl::StatusOr<int> Add(const rows::TableSpec& table) override;
   absl::Status LookUp(int table, absl::Span<const uint64_t> ids, float* to) override;
   absl::Status Want(int table, absl::Span<const uint64_t> ids) override;
+  int lookahead() const override { return static_cast<int>(link_->row_lookahead()); }
   absl::Status Push(int table, absl::Span<const uint64_t> ids, const float* gradients,
                     double rate) override;
 

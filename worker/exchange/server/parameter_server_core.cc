@@ -561,7 +561,9 @@ absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
   STRATA_REQUIRE(!received.empty());
   const auto [least, most] = std::minmax_element(received.begin(), received.end());
   if (*least == *most || MayDiffer(record.job().consistency())) {
-    const bool is_the_checkpoints = NodesKeepState(record.job()) || record.ranks_keep_state();
+    // Buckets of rows may have fewer pushes than any chunk.
+    const bool is_the_checkpoints = NodesKeepState(record.job()) || record.ranks_keep_state() ||
+                                    !record.layout().tables().empty();
     if (is_the_checkpoints && *least < record.resume().clock()) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "the job goes on from a checkpoint of clock %d, which has %d pushes of this node only",

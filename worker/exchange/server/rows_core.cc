@@ -52,7 +52,11 @@ absl::StatusOr<std::unique_ptr<RowsCore>> RowsCore::Create(const CoreOptions& op
 }
 
 RowsCore::RowsCore(const CoreOptions& options, std::vector<rows::TableSpec> tables)
-    : options_(options), tables_(std::move(tables)) {
+    : options_(options),
+      tables_(std::move(tables)),
+      lookahead_(RowsLookahead(options.record.job())),
+      clock_(options.record.resume().clock()),
+      wanted_(lookahead_) {
   for (const rows::TableSpec& table : tables_) columns_.push_back(table.columns);
   const proto::Placement& placement = options.record.placement();
   bucket_bits_ = static_cast<uint32_t>(
@@ -63,7 +67,7 @@ RowsCore::RowsCore(const CoreOptions& options, std::vector<rows::TableSpec> tabl
   for (const uint32_t shard : placement.shard_of_bucket()) {
     const auto [found, is_new] =
         link_of_shard.try_emplace(shard, static_cast<uint32_t>(links_.size()));
-    buckets_.push_back({.link = found->second});
+    buckets_.push_back({found->second, std::vector<uint64_t>(lookahead_)});
     if (!is_new) continue;
     LinkIdentity identity = MakeIdentity(options);
     identity.generation = ShardGeneration(placement, ShardId(shard));
@@ -108,10 +112,11 @@ absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums,
     absl::Status sent = PushTo(bucket, pushed, asked, samples, now, actions);
     if (!sent.ok()) return NamedBy(options_.node, sent);
   }
-  wanted_.clear();
+  std::map<uint32_t, Prefetched>& of_step = wanted_[clock_ % lookahead_];
+  of_step.clear();
   for (Divided& one : asked) {
     const wire::RowsSection& rows = *one.rows;
-    wanted_[rows.table] = {.ids = {rows.ids.begin(), rows.ids.end()},
+    of_step[rows.table] = {.ids = {rows.ids.begin(), rows.ids.end()},
                            .values = std::vector<float>(rows.ids.size() * columns_[rows.table]),
                            .places = std::move(one.places)};
   }
@@ -163,7 +168,7 @@ absl::Status RowsCore::PushTo(uint32_t bucket, const std::vector<Divided>& sums,
   header.key_space = wire::KeySpace::kRows;
   header.chunk = bucket;
   header.clock = clock_;
-  header.base_version = buckets_[bucket].version;
+  header.base_version = buckets_[bucket].versions[clock_ % lookahead_];
   header.sample_count = samples;
   Bytes payload;
   if (pushed.empty() && asked.empty()) {
@@ -184,9 +189,12 @@ absl::Status RowsCore::PushTo(uint32_t bucket, const std::vector<Divided>& sums,
   return absl::OkStatus();
 }
 
-absl::Status RowsCore::Keep(uint32_t bucket, const ShardLink& link, const wire::Frame& answer) {
+absl::Status RowsCore::Keep(const wire::Header& push, const ShardLink& link,
+                            const wire::Frame& answer) {
+  const uint32_t bucket = push.chunk;
+  std::map<uint32_t, Prefetched>& of_step = wanted_[push.clock % lookahead_];
   uint64_t expected = 0;
-  for (const auto& [table, rows] : wanted_) {
+  for (const auto& [table, rows] : of_step) {
     expected += rows.places[bucket].size() * uint64_t{columns_[table]};
   }
   if (answer.header.element_count != expected) {
@@ -195,7 +203,7 @@ absl::Status RowsCore::Keep(uint32_t bucket, const ShardLink& link, const wire::
                         link.address(), bucket, answer.header.element_count, expected));
   }
   const float* from = answer.payload.floats();
-  for (auto& [table, rows] : wanted_) {
+  for (auto& [table, rows] : of_step) {
     const size_t columns = columns_[table];
     for (const uint32_t place : rows.places[bucket]) {
       std::copy_n(from, columns, &rows.values[place * columns]);
@@ -207,8 +215,9 @@ absl::Status RowsCore::Keep(uint32_t bucket, const ShardLink& link, const wire::
 
 bool RowsCore::FindPrefetched(uint32_t table, absl::Span<const uint64_t> ids,
                               Bytes* weights) const {
-  const auto of_table = wanted_.find(table);
-  if (of_table == wanted_.end()) return false;
+  const std::map<uint32_t, Prefetched>& of_step = wanted_[clock_ % lookahead_];
+  const auto of_table = of_step.find(table);
+  if (of_table == of_step.end()) return false;
   const Prefetched& rows = of_table->second;
   const size_t columns = columns_[table], bytes = ids.size() * columns * sizeof(float);
   const std::shared_ptr<std::byte> buffer = AlignedMemory(bytes);
@@ -227,14 +236,11 @@ bool RowsCore::FindPrefetched(uint32_t table, absl::Span<const uint64_t> ids,
 void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_t> ids,
                       absl::Time now, CoreActions* actions) {
   STRATA_REQUIRE(!open_.contains(request));
-  if (is_pushing()) {
-    waiting_.push_back({request, table, {ids.begin(), ids.end()}});
-    return;
-  }
-  if (ids.empty()) return found_.push_back({.request = request, .is_last = true});
-  asked_rows_ += ids.size();
-  if (Bytes weights; FindPrefetched(table, ids, &weights)) {
+  // The last push's answers may have the rows, and what was fetched further ahead is there already.
+  const bool must_wait = is_pushing() && lookahead_ == 1;
+  if (Bytes weights; !must_wait && !ids.empty() && FindPrefetched(table, ids, &weights)) {
     prefetched_rows_ += ids.size();
+    asked_rows_ += ids.size();
     Places all(ids.size());
     std::iota(all.begin(), all.end(), 0);
     return found_.push_back({.request = request,
@@ -242,6 +248,12 @@ void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_
                              .weights = std::move(weights),
                              .is_last = true});
   }
+  if (is_pushing()) {
+    waiting_.push_back({request, table, {ids.begin(), ids.end()}});
+    return;
+  }
+  if (ids.empty()) return found_.push_back({.request = request, .is_last = true});
+  asked_rows_ += ids.size();
   std::vector<Places> places =
       Divide(ids, links_.size(), [&](uint64_t id) { return buckets_[BucketOf(table, id)].link; });
   for (size_t link = 0; link < links_.size(); ++link) {
@@ -341,8 +353,8 @@ absl::Status RowsCore::OnAnswer(const ShardLink& link, const wire::Header& asked
                                 const wire::Frame& frame, absl::Time now, CoreActions* actions) {
   switch (asked.op) {
     case Op::kPushPull:
-      if (absl::Status kept = Keep(asked.chunk, link, frame); !kept.ok()) return kept;
-      buckets_[asked.chunk].version = frame.header.version;
+      if (absl::Status kept = Keep(asked, link, frame); !kept.ok()) return kept;
+      buckets_[asked.chunk].versions[asked.clock % lookahead_] = frame.header.version;
       refused_ += frame.header.sample_count;
       if (--unanswered_ > 0) return absl::OkStatus();
       for (const Waiting& lookup : std::exchange(waiting_, {})) {

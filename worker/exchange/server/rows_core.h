@@ -37,9 +37,9 @@ class RowsCore final : public LinkCore {
   const std::vector<rows::TableSpec>& tables() const { return tables_; }
 
   // Pushes the node's next step: for each of some tables, ascending, the sums of its rows'
-  // gradients, and the ids of rows that are wanted after it: lookups of these are then answered
-  // here, until the next push. Everything is copied. Errors: InvalidArgument: CheckBytes of either,
-  // or a bucket's rows do not fit into a frame. REQUIRES: !is_pushing().
+  // gradients, and the ids of rows that are wanted `rows.lookahead` steps later: lookups of these
+  // are then answered here. Everything is copied. Errors: InvalidArgument: CheckBytes of either, or
+  // a bucket's rows do not fit into a frame. REQUIRES: !is_pushing().
   absl::Status Push(absl::Span<const wire::RowsSection> sums,
                     absl::Span<const wire::RowsSection> wanted, uint32_t samples, absl::Time now,
                     CoreActions* actions);
@@ -81,8 +81,8 @@ class RowsCore final : public LinkCore {
 
  private:
   struct Bucket {
-    uint32_t link = 0;     // index into links_
-    uint64_t version = 0;  // of the last answer
+    uint32_t link = 0;               // index into links_
+    std::vector<uint64_t> versions;  // of the last answers, by clock as `wanted_`
   };
   struct Lookup {
     uint32_t request = 0;
@@ -114,9 +114,9 @@ class RowsCore final : public LinkCore {
   absl::Status PushTo(uint32_t bucket, const std::vector<Divided>& sums,
                       const std::vector<Divided>& wanted, uint32_t samples, absl::Time now,
                       CoreActions* actions);
-  // Keeps the rows that came with an answer. Errors: Internal: too few or too many.
-  absl::Status Keep(uint32_t bucket, const ShardLink& link, const wire::Frame& answer);
-  // Returns whether all of the rows have come with the last push's answers, and writes them.
+  // Keeps the rows that came with an answer to a push. Errors: Internal: too few or too many.
+  absl::Status Keep(const wire::Header& push, const ShardLink& link, const wire::Frame& answer);
+  // Returns whether all of the rows have come for this step, and writes them.
   bool FindPrefetched(uint32_t table, absl::Span<const uint64_t> ids, Bytes* weights) const;
   absl::Status OnFrame(const LinkEvent& event, absl::Time now, CoreActions* actions);
   absl::Status OnAnswer(const ShardLink& link, const wire::Header& asked, const wire::Frame& frame,
@@ -126,18 +126,20 @@ class RowsCore final : public LinkCore {
 
   const CoreOptions options_;
   const std::vector<rows::TableSpec> tables_;
+  const uint32_t lookahead_;
   std::vector<uint32_t> columns_;  // by table
   uint32_t bucket_bits_ = 0;
   std::vector<Bucket> buckets_;
   std::vector<ShardLink> links_;  // to shards that have buckets
-  uint64_t clock_ = 0;            // of the next push
+  uint64_t clock_;                // of the next push
   uint32_t unanswered_ = 0;       // buckets of the last push
   uint64_t next_lookup_ = ShardLink::kLookups;
   absl::flat_hash_map<uint64_t, Lookup> lookups_;  // by the clock of their frame
   absl::flat_hash_map<uint32_t, uint32_t> open_;   // by request: frames that are unanswered
   std::vector<Waiting> waiting_;                   // lookups that wait for the push
   std::vector<Found> found_;
-  std::map<uint32_t, Prefetched> wanted_;  // of the last push, by table
+  // By clock of the push modulo the lookahead, and by table.
+  std::vector<std::map<uint32_t, Prefetched>> wanted_;
   uint64_t prefetched_rows_ = 0, asked_rows_ = 0;
   uint64_t refused_ = 0;
   uint32_t retiring_ = 0;  // links whose RETIRE is unanswered
