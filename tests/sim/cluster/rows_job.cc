@@ -80,7 +80,8 @@ class RowsWorld {
         bound_(mode.find("staleness: 2") != std::string::npos ? 2 : 1),
         lookahead_(is_sync_ ? 1 : 1 + seed / 6 % 3),
         initial_(is_sync_ ? 0.5f : 4096.0f),
-        mode_(mode) {
+        mode_(mode),
+        turns_of_write_(seed % 3 == 0 ? 200 : 40) {
     deaths_left_ = seed % 4 == 1 ? 1 : seed % 4 == 3 ? 2 : 0;
     is_cut_ = deaths_left_ > 0;
     Begin(kRowShards, nullptr);
@@ -91,9 +92,9 @@ class RowsWorld {
     for (uint64_t turns = 0; !AllDone() && outcome_.violation.empty(); ++turns) {
       if (turns == 2000000) Violate("progress: the job does not end");
       const auto n = static_cast<uint32_t>(Draw(kRowNodes));
-      if (deaths_left_ > 0 && Draw(700) == 0) {
+      if (deaths_left_ > 0 && Draw(NewestWhole() == nullptr ? 3000 : 400) == 0) {
         Die();
-      } else if (!unwritten_.empty() && Draw(30) == 0) {
+      } else if (!unwritten_.empty() && Draw(turns_of_write_) == 0) {
         WritePiece();
       } else if (Draw(400) == 0) {
         Break(static_cast<size_t>(Draw(lines_.size())));
@@ -158,10 +159,7 @@ class RowsWorld {
   void Die() {
     --deaths_left_;
     CountPrefetched();
-    const std::pair<const uint64_t, Saved>* from = nullptr;
-    for (const auto& saved : saved_) {
-      if (saved.second.whole == saved.second.shards) from = &saved;
-    }
+    const std::pair<const uint64_t, Saved>* const from = NewestWhole();
     outcome_.goes_on += from != nullptr;
     Forget(from);
     // What was being written is not.
@@ -173,6 +171,13 @@ class RowsWorld {
     shards_.clear();
     has_died_ = true;
     Begin(1 + static_cast<uint32_t>(Draw(kRowShardsMax)), from);
+  }
+  const std::pair<const uint64_t, Saved>* NewestWhole() const {
+    const std::pair<const uint64_t, Saved>* newest = nullptr;
+    for (const auto& saved : saved_) {
+      if (saved.second.whole == saved.second.shards) newest = &saved;
+    }
+    return newest;
   }
   // Forgets what nodes have pushed and the checkpoint has not.
   void Forget(const std::pair<const uint64_t, Saved>* from) {
@@ -323,6 +328,8 @@ class RowsWorld {
     }
     return ids;
   }
+  // The ids of a step: many, or few.
+  std::vector<uint64_t> DrawStep() { return DrawIds(Draw(3) == 0 ? 20 : 4); }
   // Lets the node go on, if it can.
   void Advance(uint32_t n) {
     Node& node = nodes_[n];
@@ -335,7 +342,7 @@ class RowsWorld {
           node.core->Finish(now_, &actions);
           break;
         }
-        node.ids = node.later.contains(node.step) ? node.later[node.step] : DrawIds(4);
+        node.ids = node.later.contains(node.step) ? node.later[node.step] : DrawStep();
         node.does = Node::Does::kWaits;
         node.core->LookUp(0, 0, node.ids, now_, &actions);
         break;
@@ -360,8 +367,8 @@ class RowsWorld {
         std::vector<wire::RowsSection> wanted;
         std::vector<uint64_t> more;
         if (Draw(2) == 0) {
-          const std::vector<uint64_t>& later = node.later[node.step + lookahead_] = DrawIds(4);
-          const std::vector<uint64_t> others = DrawIds(8);
+          const std::vector<uint64_t>& later = node.later[node.step + lookahead_] = DrawStep();
+          const std::vector<uint64_t> others = DrawIds(Draw(2) == 0 ? 8 : 2);
           std::set_union(later.begin(), later.end(), others.begin(), others.end(),
                          std::back_inserter(more));
           if (!more.empty()) wanted.push_back({.table = 0, .ids = more});
@@ -504,6 +511,7 @@ class RowsWorld {
   // elsewhere, where sums are exact.
   const float initial_;
   const std::string mode_;
+  const uint64_t turns_of_write_;  // of which one writes a piece
   proto::JobRecord record_;
   uint64_t draws_ = 0;
   absl::Time now_ = absl::UnixEpoch();
