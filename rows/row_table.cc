@@ -266,7 +266,9 @@ bool RowTable::TakeCut(uint32_t bucket, size_t bytes_max, std::vector<std::byte>
   Cut& cut = cuts_[bucket];
   if (cut.next == cut.end) return true;
   const size_t bytes = memory_.row_bytes();
-  const auto append = [&](const std::byte* row) { packed->insert(packed->end(), row, row + bytes); };
+  const auto append = [&](const std::byte* row) {
+    packed->insert(packed->end(), row, row + bytes);
+  };
   for (; cut.next < cut.end && packed->size() < bytes_max; ++cut.next) {
     const RowRange& range = ranges_[cut.next];
     for (uint32_t at = 0; at < range.size(); ++at) {
@@ -299,10 +301,8 @@ size_t RowTable::cut_bytes() const {
 TableRows Unpack(const TableSpec& spec, uint32_t table, absl::Span<const std::byte> packed) {
   const RowLayout layout = LayoutOf(spec);
   const size_t bytes = layout.row_bytes(), count = packed.size() / bytes;
-  TableRows rows = {.table = table,
-                    .name = spec.name,
-                    .columns = layout.columns,
-                    .state_columns = layout.state};
+  TableRows rows = {
+      .table = table, .name = spec.name, .columns = layout.columns, .state_columns = layout.state};
   rows.weights.reserve(count * layout.columns);
   rows.state.reserve(count * layout.state);
   std::vector<std::byte> one(bytes);  // aligned as a stored row is

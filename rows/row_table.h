@@ -71,13 +71,14 @@ class RowTable {
   Counts Restore(const TableRows& rows);
 
   // Copies of buckets' rows as they were at a clock, for a checkpoint, taken a few at a time while
-  // the table goes on changing: until a row is taken, its first change leaves a copy of what it was.
+  // the table goes on changing: until a row is taken, its first change leaves a copy of what it
+  // was.
 
   // Copies the bucket as it is now. REQUIRES: updates so far had clocks below `clock`, later ones
   // have not; the bucket's last copy has been taken, or dropped by EndCuts.
   void BeginCut(uint32_t bucket, uint32_t clock);
-  // Appends rows of the bucket's copy to `packed`, until that has `bytes_max` or more, or no rows are
-  // left. Returns whether none are left. A row is given once.
+  // Appends rows of the bucket's copy to `packed`, until that has `bytes_max` or more, or no rows
+  // are left. Returns whether none are left. A row is given once.
   bool TakeCut(uint32_t bucket, size_t bytes_max, std::vector<std::byte>* packed);
   // Drops what has not been taken.
   void EndCuts();

@@ -134,6 +134,35 @@ void AddStep(CLI::App* command, CheckpointOptions* options, const std::string& t
   command->add_option("--step", options->step, text);
 }
 
+void AddExport(CLI::App* checkpoint, Invocation* invocation) {
+  auto options = std::make_shared<CheckpointOptions>();
+  CLI::App* command =
+      AddOne(checkpoint, invocation, "export",
+             "Write a checkpoint's weights as a safetensors file, with tensors' names", options);
+  command->add_option("out", options->out, "The file; one that is there is replaced")->required();
+  AddStep(command, options.get(), "The one of this step (default: the newest whole one)");
+  command->add_flag("--optimizer", options->optimizer,
+                    "Write the optimizer's state, too: optimizer/STATE/NAME");
+  command->add_option(
+      "--table", options->table,
+      "Write the rows of this table instead: ids and weights; with --optimizer also\n"
+      "state and clocks, the step of each row's last update");
+  command->footer(
+      "STATE is what PyTorch calls it: momentum_buffer of momentum_sgd and nesterov; exp_avg,\n"
+      "exp_avg_sq and step of adam and adamw; sum and step of adagrad; square_avg,\n"
+      "momentum_buffer and step of rmsprop_warmup. FTRL has linear and accumulator, LARS its\n"
+      "velocity, in which rates are. With outer its momentum is outer/momentum_buffer/NAME. Of a\n"
+      "PyTorch script with the optimizer on its ranks rank 0's parameters and fp32 buffers are\n"
+      "written, and no state.\n"
+      "Examples:\n"
+      "  strata checkpoint export /shared/lenet weights.safetensors\n"
+      "  strata checkpoint export /shared/lenet weights.safetensors --step 1000 --optimizer\n"
+      "  strata checkpoint export /shared/ctr items.safetensors --table items\n"
+      "Exit status: 0 written, 1 the --step is damaged, 2 no such folder, checkpoint or step, or\n"
+      "none that is whole.");
+  command->callback([=] { invocation->run = [options] { return Export(*options); }; });
+}
+
 }  // namespace
 
 void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
@@ -172,31 +201,7 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
       "Exit status: 0 whole, 1 one is not, 2 no such folder, checkpoint or step.");
   command->callback([=] { invocation->run = [options] { return VerifyAll(*options); }; });
 
-  options = std::make_shared<CheckpointOptions>();
-  command =
-      AddOne(checkpoint, invocation, "export",
-             "Write a checkpoint's weights as a safetensors file, with tensors' names", options);
-  command->add_option("out", options->out, "The file; one that is there is replaced")->required();
-  AddStep(command, options.get(), "The one of this step (default: the newest whole one)");
-  command->add_flag("--optimizer", options->optimizer,
-                    "Write the optimizer's state, too: optimizer/STATE/NAME");
-  command->add_option("--table", options->table,
-                      "Write the rows of this table instead: ids and weights; with --optimizer also\n"
-                      "state and clocks, the step of each row's last update");
-  command->footer(
-      "STATE is what PyTorch calls it: momentum_buffer of momentum_sgd and nesterov; exp_avg,\n"
-      "exp_avg_sq and step of adam and adamw; sum and step of adagrad; square_avg,\n"
-      "momentum_buffer and step of rmsprop_warmup. FTRL has linear and accumulator, LARS its\n"
-      "velocity, in which rates are. With outer its momentum is outer/momentum_buffer/NAME. Of a\n"
-      "PyTorch script with the optimizer on its ranks rank 0's parameters and fp32 buffers are\n"
-      "written, and no state.\n"
-      "Examples:\n"
-      "  strata checkpoint export /shared/lenet weights.safetensors\n"
-      "  strata checkpoint export /shared/lenet weights.safetensors --step 1000 --optimizer\n"
-      "  strata checkpoint export /shared/ctr items.safetensors --table items\n"
-      "Exit status: 0 written, 1 the --step is damaged, 2 no such folder, checkpoint or step, or\n"
-      "none that is whole.");
-  command->callback([=] { invocation->run = [options] { return Export(*options); }; });
+  AddExport(checkpoint, invocation);
 }
 
 }  // namespace strata::cli

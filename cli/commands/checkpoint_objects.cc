@@ -112,8 +112,7 @@ class Checker {
 
   absl::Status Finish() const {
     const std::string folder = absl::StrCat(
-        where_, "/",
-        absl::StripSuffix(Checkpoints::ObjectName(manifest_.clock, ""), "/"));
+        where_, "/", absl::StripSuffix(Checkpoints::ObjectName(manifest_.clock, ""), "/"));
     for (const auto& [shard, pieces] : pieces_) {
       if (*pieces.rbegin() + 1 == pieces.size()) continue;
       return Wrong(folder, absl::StrFormat("has %d of %d objects with rows of shard %d",
@@ -209,8 +208,8 @@ class Checker {
     if (absl::Status status = ExpectClock(image->clock, "it"); !status.ok()) return status;
     const auto buckets = static_cast<uint32_t>(record_.placement().shard_of_bucket_size());
     if (image->buckets != buckets) {
-      return Wrong(path_, absl::StrFormat("is of %d buckets, the job has %d", image->buckets,
-                                          buckets));
+      return Wrong(path_,
+                   absl::StrFormat("is of %d buckets, the job has %d", image->buckets, buckets));
     }
     std::vector<uint32_t> own;
     for (const BucketImage& part : image->parts) own.push_back(part.bucket);
@@ -234,14 +233,15 @@ class Checker {
     const rows::TableSpec& spec = (*tables)[rows.table];
     if (rows.columns != spec.columns ||
         rows.state_columns != rows::StateColumns(spec.optimizer.kind, spec.columns)) {
-      return Wrong(path_, absl::StrFormat("table \"%s\": its rows are of other columns", spec.name));
+      return Wrong(path_,
+                   absl::StrFormat("table \"%s\": its rows are of other columns", spec.name));
     }
     const auto bits = static_cast<uint32_t>(std::countr_zero(buckets));
     for (const uint64_t id : rows.ids) {
       const uint32_t bucket = rows::BucketOf(spec.seed, id, bits);
       if (std::find(own.begin(), own.end(), bucket) != own.end()) continue;
-      return Wrong(path_, absl::StrFormat("table \"%s\": id %d lies in bucket %d", spec.name, id,
-                                          bucket));
+      return Wrong(path_,
+                   absl::StrFormat("table \"%s\": id %d lies in bucket %d", spec.name, id, bucket));
     }
     return absl::OkStatus();
   }

@@ -59,7 +59,8 @@ struct ObjectTaker {
 // Reads all objects of a checkpoint, one at a time, and checks that each has the size and checksum
 // in the manifest and is a file of images; that the images are of the checkpoint's clock, and have
 // the vectors that the record's job needs; that those of chunks cover the arena, each element once;
-// and that those of rows cover all buckets. Errors: DataLoss naming the object and what is wrong; the store's.
+// and that those of rows cover all buckets. Errors: DataLoss naming the object and what is wrong;
+// the store's.
 absl::Status ReadObjects(Store& store, const Manifest& manifest, const proto::JobRecord& record,
                          const ObjectTaker& taker);
 

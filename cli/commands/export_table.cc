@@ -46,8 +46,7 @@ class PlacedFile {
   }
   absl::Status Write(uint64_t at, absl::Span<const char> bytes) {
     while (!bytes.empty()) {
-      const ssize_t written =
-          pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
+      const ssize_t written = pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) return FileError(written < 0 ? errno : EIO, path_);
       at += static_cast<uint64_t>(written);
@@ -135,9 +134,9 @@ absl::StatusOr<uint32_t> FindTable(const std::vector<rows::TableSpec>& tables,
     if (names.size() < kNamed) names.push_back(tables[table].name);
   }
   if (tables.size() > kNamed) names.push_back("...");
-  return absl::InvalidArgumentError(
-      absl::StrFormat("--table: \"%s\": the job has %s", name,
-                      tables.empty() ? "no tables" : absl::StrCat("tables ", absl::StrJoin(names, ", "))));
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "--table: \"%s\": the job has %s", name,
+      tables.empty() ? "no tables" : absl::StrCat("tables ", absl::StrJoin(names, ", "))));
 }
 
 }  // namespace
@@ -173,8 +172,8 @@ absl::StatusOr<Exported> ExportTable(Store& store, const Manifest& manifest,
   if (status.ok()) status = file.Finish();
   if (!status.ok()) return status;
   Exported exported = {.manifest = manifest, .tensors = file.tensors(), .bytes = file.bytes()};
-  exported.notes.push_back(absl::StrFormat("table %s: %d rows; others have their initial values",
-                                           options.table, count));
+  exported.notes.push_back(
+      absl::StrFormat("table %s: %d rows; others have their initial values", options.table, count));
   return exported;
 }
 

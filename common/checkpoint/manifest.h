@@ -17,8 +17,8 @@ struct XXH3_state_s;  // of xxhash.h
 
 namespace strata {
 
-// The owner of the state in a checkpoint's object. A shard has one of its chunks, and one or more of
-// its rows.
+// The owner of the state in a checkpoint's object. A shard has one of its chunks, and one or more
+// of its rows.
 enum class PartKind { kShard, kNode, kRank, kRows };
 // Returns "shard", "node", "rank" or "rows".
 const char* WordFor(PartKind kind);
@@ -44,7 +44,7 @@ std::optional<PartName> ParsePartName(const std::string& object);
 struct ObjectFacts {
   std::string name;  // in the store
   uint64_t bytes = 0;
-  uint64_t checksum = 0;  // XXH3-64
+  uint64_t checksum = 0;               // XXH3-64
   std::vector<uint32_t> buckets = {};  // of rows: which ones it has rows of
 
   bool operator==(const ObjectFacts&) const = default;

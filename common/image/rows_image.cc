@@ -126,8 +126,8 @@ class RowTensors {
     for (const TensorView& tensor : file.tensors) tensors_[tensor.name] = &tensor;
   }
 
-  // Copies a tensor of `rows` x `columns` values, or, if `columns` is 0, of `rows`. Returns false if
-  // it is not there, or is not so.
+  // Copies a tensor of `rows` x `columns` values, or, if `columns` is 0, of `rows`. Returns false
+  // if it is not there, or is not so.
   template <typename Value>
   bool Take(uint32_t table, const char* what, const char* dtype, size_t rows, size_t columns,
             std::vector<Value>* values) {
@@ -231,9 +231,8 @@ absl::StatusOr<RowsImage> ParseRowsImageFile(const Bytes& content, const std::st
   RowTensors tensors(*file);
   for (TableRows& rows : image.tables) {
     if (const char* wrong = TakeTable(&tensors, &rows)) {
-      return WrongRows(path,
-                       absl::StrFormat("table \"%s\" (%d) %s", ShownName(rows.name), rows.table,
-                                       wrong));
+      return WrongRows(
+          path, absl::StrFormat("table \"%s\" (%d) %s", ShownName(rows.name), rows.table, wrong));
     }
   }
   if (const std::string left = tensors.Left(); !left.empty()) {

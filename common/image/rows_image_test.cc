@@ -91,9 +91,9 @@ TEST(RowsImageFile, WhatIsWrongIsNamed) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(why(with([](RowsImage& image) { image.tables[0].state[1] = kInfinity; })),
             "f: table \"users\" (1) holds NaN or infinity");
-  EXPECT_TRUE(absl::StrContains(
-      why(with([](RowsImage& image) { image.tables[0].clocks.pop_back(); })),
-      "tensor 1/clocks has data_offsets that do not fit its shape"));
+  EXPECT_TRUE(
+      absl::StrContains(why(with([](RowsImage& image) { image.tables[0].clocks.pop_back(); })),
+                        "tensor 1/clocks has data_offsets that do not fit its shape"));
   const std::string good = TextOf(SomeImage());
   EXPECT_EQ(why(absl::StrReplaceAll(good, {{"strata-rows-1", "strata-rows-9"}})),
             "f: format is not strata-rows-1");

@@ -1,116 +1,134 @@
 #!/usr/bin/env python3
-"""Trains a recommender with NumPy alone: embeddings of users and items, and a layer above.
+"""Trains a DLRM, which guesses clicks: 26 tables of embeddings, and 13 numbers.
 
   strata run -n 4 recommender.py
-  strata run -n 4 --nodes 2 --mode async recommender.py --epochs 20
+  strata run -n 4 --nodes 2 --servers 2 --set rows.consistency.preset=async recommender.py
+  strata compare recommender.py -n 4 --nodes 2 --servers 2 --seeds 3 --metric auc \\
+      --modes sync,sync+rows.consistency.preset=async,async
 
-Ratings are made up: each user and item has hidden tastes, and a rating says how well they agree.
-What the model explains of their variance is reported as `explained`: 0 by guessing the mean, 1 at
-best.
+Clicks are made up by a hidden model, which has a few hidden numbers for each id. Ids follow Zipf's
+law: some are in every batch, and most of the largest table's never come. How well clicks are told
+from others is reported as `auc`: 0.5 by guessing; what the hidden model itself reaches is printed.
 """
 
 import argparse
 import os
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
-import strata
+import strata.torch as st
+
+NUMBERS = 13
 
 
-def make_up(users, items, count, seed=1, tastes=4):
-    """Returns (user, item) pairs and their ratings, the same on every rank."""
-    random = np.random.default_rng(seed)
-    of_users = random.normal(size=(users, tastes))
-    of_items = random.normal(size=(items, tastes))
-    pairs = np.stack(
-        [random.integers(users, size=count), random.integers(items, size=count)], axis=1
+class Clicks:
+    """Batches that the hidden model makes, each a function of its number."""
+
+    def __init__(self, sizes):
+        self.sizes = sizes
+        self.of_numbers = np.random.default_rng(0).normal(size=NUMBERS) * 0.3
+
+    def draw(self, number, count):
+        """Returns numbers, ids [count, tables], clicks, and the hidden model's logits."""
+        random = np.random.default_rng([7, number])
+        numbers = random.normal(size=(count, NUMBERS))
+        places = random.random((count, len(self.sizes)))
+        ranks = ((self.sizes**-0.05 - 1) * places + 1) ** -20.0  # Zipf's law, exponent 1.05
+        ids = np.minimum(ranks.astype(np.int64), self.sizes) - 1
+        tastes = np.stack([self.tastes(ids[:, table], table) for table in range(len(self.sizes))])
+        alone = tastes[..., 0].sum(0) * 0.7
+        pairs = (tastes.sum(0) ** 2 - (tastes**2).sum(0)).sum(1) * 0.15
+        logits = numbers @ self.of_numbers + alone + pairs - 1
+        clicks = random.random(count) < 1 / (1 + np.exp(-logits))
+        return numbers.astype("f4"), ids, clicks.astype("f4"), logits
+
+    def tastes(self, ids, table):
+        """Returns what each id of a table is like: [ids, 4], from -1 to 1."""
+        bits = (ids[:, None] * 4 + np.arange(4) + (table << 40)).astype(np.uint64)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # at random
+            bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+        return (bits >> np.uint64(11)).astype("f8") * 2**-52 - 1
+
+
+def layers(inside, outside):
+    return torch.nn.Sequential(
+        torch.nn.Linear(inside, 64), torch.nn.ReLU(), torch.nn.Linear(64, outside)
     )
-    ratings = np.tanh((of_users[pairs[:, 0]] * of_items[pairs[:, 1]]).sum(1) / 2)
-    return pairs, ratings.astype("f4")
 
 
-def first_params(users, items, width, hidden):
-    random = np.random.default_rng(int(os.environ.get("STRATA_SEED", "1")))
+class Dlrm(torch.nn.Module):
+    def __init__(self, sizes, dim):
+        super().__init__()
+        self.tables = torch.nn.ModuleList(
+            st.Embedding(f"table{number}", dim, capacity=size, init=st.Uniform(0.05),
+                         optimizer=st.RowwiseAdagrad(0.05))
+            for number, size in enumerate(sizes)
+        )
+        self.bottom = layers(NUMBERS, dim)
+        self.top = layers(dim + (len(sizes) + 1) * len(sizes) // 2, 1)
+        self.register_buffer("pair", torch.tril_indices(len(sizes) + 1, len(sizes) + 1, -1))
 
-    def normal(*shape, scale):
-        return (scale * random.normal(size=shape)).astype("f4")
-
-    return {
-        "user": normal(users, width, scale=0.3),
-        "item": normal(items, width, scale=0.3),
-        "w1": normal(3 * width, hidden, scale=(3 * width) ** -0.5),
-        "b1": np.zeros(hidden, "f4"),
-        "w2": normal(hidden, scale=hidden**-0.5),
-        "b2": np.zeros((), "f4"),
-    }
-
-
-def forward(w, pairs):
-    """Returns the ratings that the weights give, and what the backward pass needs."""
-    user, item = w["user"][pairs[:, 0]], w["item"][pairs[:, 1]]
-    x = np.concatenate([user, item, user * item], axis=1)
-    hidden = np.maximum(x @ w["w1"] + w["b1"], 0)
-    return hidden @ w["w2"] + w["b2"], (user, item, x, hidden)
+    def forward(self, numbers, ids):
+        low = self.bottom(numbers)
+        rows = [table(ids[:, number]) for number, table in enumerate(self.tables)]
+        all_ = torch.stack([low, *rows], dim=1)
+        products = all_ @ all_.transpose(1, 2)
+        return self.top(torch.cat([low, products[:, self.pair[0], self.pair[1]]], 1)).squeeze(1)
 
 
-def backward(w, pairs, error, saved):
-    """Returns the gradients of the mean of error² / 2."""
-    user, item, x, hidden = saved
-    error = error / len(error)
-    at_hidden = np.outer(error, w["w2"]) * (hidden > 0)
-    at_user, at_item, at_product = np.split(at_hidden @ w["w1"].T, 3, axis=1)
-    gradients = {name: np.zeros_like(w[name]) for name in ("user", "item")}
-    np.add.at(gradients["user"], pairs[:, 0], at_user + at_product * item)
-    np.add.at(gradients["item"], pairs[:, 1], at_item + at_product * user)
-    gradients["w1"], gradients["b1"] = x.T @ at_hidden, at_hidden.sum(0)
-    gradients["w2"], gradients["b2"] = hidden.T @ error, error.sum()
-    return gradients
+def auc(scores, clicks):
+    """Returns how often a click has a higher score than another sample."""
+    ranks = np.empty(len(scores))
+    ranks[np.argsort(scores)] = np.arange(1, len(scores) + 1)
+    hits = clicks.sum()
+    return (ranks[clicks > 0].sum() - hits * (hits + 1) / 2) / (hits * (len(clicks) - hits))
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--users", type=int, default=2000)
-    parser.add_argument("--items", type=int, default=500)
-    parser.add_argument("--ratings", type=int, default=200000)
-    parser.add_argument("--width", type=int, default=16, help="numbers in an embedding")
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=256, help="ratings of each rank in a step")
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--lr", type=float, default=0.01)
+    for name, default, what in (
+        ("tables", 26, "from 1,000 ids to --largest"), ("largest", 10_000_000, "ids of a table"),
+        ("dim", 16, "numbers in an embedding"), ("batch", 256, "samples of each rank in a step"),
+        ("steps", 1000, ""), ("test", 20000, "samples of a measurement"),
+        ("every", 100, "steps from one measurement to the next"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, help=what)
     args = parser.parse_args()
 
-    pairs, ratings = make_up(args.users, args.items, args.ratings)
-    seen, unseen = slice(0, -args.ratings // 10), slice(-args.ratings // 10, None)
-    params = first_params(args.users, args.items, args.width, args.hidden)
-    sampler = strata.Sampler(len(ratings[seen]), shuffle=True)
-    steps = args.epochs * (len(sampler) // args.batch)
-    optimizer = strata.Adam(lr=args.lr)
+    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    torch.manual_seed(seed := int(os.environ.get("STRATA_SEED", "1")))
+    clicks = Clicks(np.geomspace(1000, args.largest, args.tables).astype(int))
+    model = Dlrm(clicks.sizes.tolist(), args.dim)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    optimizer = st.DistributedOptimizer(optimizer, model, total_steps=args.steps)
 
-    with strata.Session(
-        params, optimizer, samples_per_epoch=len(ratings[seen]), total_steps=steps
-    ) as session:
-        step = 0
-        for epoch in strata.epochs(args.epochs):
-            sampler.set_epoch(epoch)
-            order = np.fromiter(sampler, int)
-            for first in range(0, len(order) - args.batch + 1, args.batch):
-                optimizer.lr = args.lr * (1 - step / steps)
-                batch = order[first : first + args.batch]
-                weights = session.weights()
-                guesses, saved = forward(weights, pairs[batch])
-                error = guesses - ratings[batch]
-                gradients = backward(weights, pairs[batch], error, saved)
-                session.step(gradients, samples=len(batch), loss=float((error**2).mean()))
-                step += 1
-            error = forward(session.weights(), pairs[unseen])[0] - ratings[unseen]
-            explained = 1 - float((error**2).mean() / ratings[unseen].var())
-            strata.report(explained=explained)
-            if session.rank == 0:
-                print(
-                    f"epoch {epoch + 1}: explains {explained:.3f} of the variance of unseen ratings"
-                )
+    def batches():
+        for step in range(optimizer.first_step, args.steps):
+            drawn = clicks.draw((seed * args.steps + step) * ranks + rank + 1, args.batch)
+            yield step, *(torch.from_numpy(part) for part in drawn[:3])
+
+    test = clicks.draw(0, args.test)
+    if rank == 0:
+        print(f"the hidden model's auc is {auc(test[3], test[2]):.4f}", flush=True)
+    named = lambda batch: {f"table{n}": ids for n, ids in enumerate(batch[2].T.contiguous())}
+    for step, numbers, ids, labels in st.prefetch(batches(), named):
+        loss = F.binary_cross_entropy_with_logits(model(numbers, ids), labels)
+        optimizer.zero_grad()
+        optimizer.samples = len(labels)
+        loss.backward()
+        optimizer.step()
+        st.report(loss=loss.item())
+        if (step + 1) % args.every == 0 and rank == 0:
+            with torch.no_grad():
+                scores = model(torch.from_numpy(test[0]), torch.from_numpy(test[1])).numpy()
+            reached = auc(scores, test[2])
+            st.report(auc=reached)
+            print(f"step {step + 1}: loss {loss.item():.4f}, auc {reached:.4f}", flush=True)
+    st.finish()
 
 
 if __name__ == "__main__":

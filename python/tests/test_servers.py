@@ -220,7 +220,8 @@ def test_rows_in_sync_have_the_same_bits_wherever_ranks_and_rows_are(
     must_finish(run_script(tmp_path, "rows.py", "shared", "alone"))
     alone = np.load(tmp_path / "rows.alone.npz")
     first = None
-    for nodes, servers, buckets, words in ((4, 1, 8, ()), (2, 2, 16, PREFETCH), (1, 2, 2, PREFETCH)):
+    cases = ((4, 1, 8, ()), (2, 2, 16, PREFETCH), (1, 2, 2, PREFETCH))
+    for nodes, servers, buckets, words in cases:
         how = {"ranks": 4, "nodes": nodes, "servers": servers, "mode": "sync"}
         how["options"] = ("--set", f"rows.buckets={buckets}")
         must_finish(run_job(tmp_path, "rows.py", "shared", str(nodes), *words, **how))

@@ -263,8 +263,8 @@ absl::Status LoadRows(const proto::JobRecord& record, const std::vector<ShardId>
     const absl::StatusOr<RowsImage> rows = ParseRowsImageFile(object->content, object->path);
     if (!rows.ok()) return rows.status();
     if (rows->clock != resume.clock()) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "%s: its rows are of clock %d, not %d", object->path, rows->clock, resume.clock()));
+      return absl::InvalidArgumentError(absl::StrFormat("%s: its rows are of clock %d, not %d",
+                                                        object->path, rows->clock, resume.clock()));
     }
     if (absl::Status taken = take(*rows); !taken.ok()) return taken;
   }

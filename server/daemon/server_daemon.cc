@@ -53,22 +53,23 @@ ServerDaemon::ServerDaemon(ServerOptions options, ServerParts parts,
     : options_(std::move(options)),
       parts_(std::move(parts)),
       on_lost_(std::move(on_lost)),
-      checkpoints_(std::make_unique<JobCheckpoints>(JobCheckpoints::Calls{
-          .open = parts_.open_store,
-          .tell =
-              [this](const proto::CheckpointPart& part) {
-                proto::DaemonMessage message;
-                *message.mutable_checkpoint_part() = part;
-                session_->Send(std::move(message));
-              },
-          .let_go =
-              [this](JobId job, ShardId shard, uint64_t clock) {
-                for (auto& thread : shards_) thread->ReleaseCut(job, shard, clock);
-              },
-          .let_go_rows =
-              [this](JobId job, ShardId shard) {
-                for (auto& thread : shards_) thread->ReleaseRows(job, shard);
-              }})),
+      checkpoints_(std::make_unique<JobCheckpoints>(
+          JobCheckpoints::Calls{.open = parts_.open_store,
+                                .tell =
+                                    [this](const proto::CheckpointPart& part) {
+                                      proto::DaemonMessage message;
+                                      *message.mutable_checkpoint_part() = part;
+                                      session_->Send(std::move(message));
+                                    },
+                                .let_go =
+                                    [this](JobId job, ShardId shard, uint64_t clock) {
+                                      for (auto& thread : shards_)
+                                        thread->ReleaseCut(job, shard, clock);
+                                    },
+                                .let_go_rows =
+                                    [this](JobId job, ShardId shard) {
+                                      for (auto& thread : shards_) thread->ReleaseRows(job, shard);
+                                    }})),
       core_(options_.shards, options_.limits, this) {}
 
 ServerDaemon::~ServerDaemon() { Stop(); }

@@ -42,8 +42,7 @@ uint64_t RowPieceBytesMax(const RowsPlan& plan) {
   return (kRowPiecesHeldMax + 1) * (kRowPieceBytes + range);
 }
 
-RowsCuts::RowsCuts(const RowsPlan& plan,
-                   const std::vector<std::unique_ptr<rows::RowTable>>& tables)
+RowsCuts::RowsCuts(const RowsPlan& plan, const std::vector<std::unique_ptr<rows::RowTable>>& tables)
     : plan_(plan),
       tables_(tables),
       kept_max_(KeptRowBytesMax(plan)),

@@ -23,12 +23,12 @@ inline constexpr size_t kRowPiecesHeldMax = 2;
 // Some rows of a shard's part of a checkpoint: one of its objects.
 struct RowsPiece {
   uint64_t clock = 0;
-  uint32_t number = 0;   // among the part's objects
-  bool is_last = false;  // the part is whole with it
-  std::string problem;   // why the part does not become whole; empty: it may
-  uint32_t buckets = 0;  // of the job
-  std::vector<BucketImage> parts;               // the buckets that rows are of
-  std::vector<std::vector<std::byte>> packed;   // rows, by table, as RowTable::TakeCut gives them
+  uint32_t number = 0;                         // among the part's objects
+  bool is_last = false;                        // the part is whole with it
+  std::string problem;                         // why the part does not become whole; empty: it may
+  uint32_t buckets = 0;                        // of the job
+  std::vector<BucketImage> parts;              // the buckets that rows are of
+  std::vector<std::vector<std::byte>> packed;  // rows, by table, as RowTable::TakeCut gives them
 };
 
 // Returns the piece as it is written. `tables`: of the job.
@@ -39,11 +39,11 @@ RowsImage ImageOf(const RowsPiece& piece, absl::Span<const rows::TableSpec> tabl
 uint64_t KeptRowBytesMax(const RowsPlan& plan);
 uint64_t RowPieceBytesMax(const RowsPlan& plan);
 
-// The copies of a shard's rows for checkpoints: each bucket's as it is when its rows have exactly the
-// pushes before the checkpoint's clock, or, where pushes are applied on arrival, at least these.
-// Tables go on changing while their rows are taken, piece after piece. One copy is taken at a time:
-// a checkpoint that is due before that is done gets a problem instead, as one does whose rows
-// change so fast that what they were would take too much memory.
+// The copies of a shard's rows for checkpoints: each bucket's as it is when its rows have exactly
+// the pushes before the checkpoint's clock, or, where pushes are applied on arrival, at least
+// these. Tables go on changing while their rows are taken, piece after piece. One copy is taken at
+// a time: a checkpoint that is due before that is done gets a problem instead, as one does whose
+// rows change so fast that what they were would take too much memory.
 //
 // A pure state machine. Threads: one.
 class RowsCuts {
@@ -51,8 +51,8 @@ class RowsCuts {
   // Both outlive it.
   RowsCuts(const RowsPlan& plan, const std::vector<std::unique_ptr<rows::RowTable>>& tables);
 
-  // The bucket (its index in the plan) has all pushes before `clock`. `applied`: by node, its pushes
-  // in the rows; empty: those. Clocks of a bucket ascend; some may be skipped.
+  // The bucket (its index in the plan) has all pushes before `clock`. `applied`: by node, its
+  // pushes in the rows; empty: those. Clocks of a bucket ascend; some may be skipped.
   void OnClock(size_t index, uint64_t clock, uint64_t version,
                const std::vector<uint64_t>& applied);
   // The rows are those of a checkpoint of this clock.

@@ -201,7 +201,7 @@ class ShardCore {
   const NewMemory new_memory_;
   numerics::EncoderScratch scratch_;
   const std::function<absl::Time()> trace_clock_;
-  size_t traced_ = 0;                         // jobs
+  size_t traced_ = 0;                                           // jobs
   std::optional<uint64_t> fill_ahead_bytes_, row_piece_bytes_;  // absent: the plans' values
   // Ordered, so that iteration is the same in every run.
   std::map<JobShard, Installed> jobs_;

@@ -41,7 +41,7 @@ struct RowsPlan {
   uint64_t bytes_per_step = 0;  // that a node may push, RowBytes of all
   uint64_t cut_every = 0;       // clocks between checkpoints; 0: there are none
   uint64_t piece_bytes = kRowPieceBytes;  // an object of rows in a checkpoint is full with so many
-  bool damps = false;           // divides the rate by the staleness
+  bool damps = false;                     // divides the rate by the staleness
   NodeRanks ranks;              // gate and not is_per_clock: the rate is multiplied by the push's
   uint32_t batch_per_rank = 0;  // share of its clock
 };

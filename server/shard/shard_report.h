@@ -30,8 +30,8 @@ struct ShardRowsPiece : RowsPiece {
   JobId job;
   ShardId shard;  // of the job
   std::shared_ptr<const std::vector<rows::TableSpec>> tables;
-  // The rows of a shard that has left its job, whose further pieces are taken from there. Null: they
-  // come as further ones of these.
+  // The rows of a shard that has left its job, whose further pieces are taken from there. Null:
+  // they come as further ones of these.
   std::shared_ptr<ShardRows> rest;
 };
 

@@ -426,9 +426,8 @@ absl::Status ShardRows::Restore(const RowsImage& image) {
 
 absl::Status ShardRows::Store(const TableRows& rows) {
   if (rows.table >= tables_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("the checkpoint has rows of table %d, the job %d tables", rows.table,
-                        tables_.size()));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the checkpoint has rows of table %d, the job %d tables", rows.table, tables_.size()));
   }
   rows::RowTable& table = *tables_[rows.table];
   const rows::TableSpec& spec = table.spec();

@@ -156,8 +156,8 @@ class ShardRows {
   const std::vector<std::unique_ptr<rows::RowTable>> tables_;
   std::vector<Bucket> buckets_;
   RowsCuts cuts_;
-  // By node: the bytes of its pushes of a clock so far, with those that they want, and the number of
-  // its newest lookup.
+  // By node: the bytes of its pushes of a clock so far, with those that they want, and the number
+  // of its newest lookup.
   std::vector<std::map<uint64_t, std::pair<uint64_t, uint64_t>>> bytes_of_;
   std::vector<uint64_t> newest_lookup_;
   static constexpr uint32_t kNotHere = UINT32_MAX;

@@ -1,6 +1,7 @@
 """Tables whose rows are on servers.
 
-usage: rows.py alone|async|sync|shared NAME [WORD...]|counts NODES RANKS_OF_NODE MODE [die]|misused|WHAT
+usage: rows.py alone|async|sync|shared NAME [WORD...]|counts NODES RANKS_OF_NODE MODE [die]|misused
+       rows.py WHAT
   alone, async, sync: trains a small factorization; leaves its rows in rows.ROLE.npz
   shared: trains it with a dense layer on a batch of which each rank has a part; leaves rows and
     weights in rows.NAME.npz; with the word prefetch each batch's rows are fetched before its turn

@@ -347,15 +347,14 @@ void CollectTexts(const Descriptor* message, const std::string& path, std::set<s
 TEST(CheckSubmission, KnowsOfEachTextOfARequestWhetherItIsAPath) {
   std::set<std::string> texts;
   CollectTexts(proto::SubmitRequest::descriptor(), "", &texts);
-  EXPECT_EQ(texts, (std::set<std::string>{// paths
-                                          "job.run_dir", "job.checkpoint.dir", "job.program.path",
-                                          "job.data.idx.dir", "job.data.cifar10.dir", "resume.dir",
-                                          // no paths
-                                          "job.name", "job.model.zoo", "job.program.args",
-                                          "job.program.env", "job.consistency.preset",
-                                          "job.consistency.preset_name",
-                                          "job.rows.consistency.preset",
-                                          "job.rows.consistency.preset_name"}));
+  EXPECT_EQ(texts, (std::set<std::string>{
+                       // paths
+                       "job.run_dir", "job.checkpoint.dir", "job.program.path", "job.data.idx.dir",
+                       "job.data.cifar10.dir", "resume.dir",
+                       // no paths
+                       "job.name", "job.model.zoo", "job.program.args", "job.program.env",
+                       "job.consistency.preset", "job.consistency.preset_name",
+                       "job.rows.consistency.preset", "job.rows.consistency.preset_name"}));
 }
 
 }  // namespace

@@ -69,8 +69,9 @@ void CheckpointLedger::OnPart(const std::string& who, const proto::CheckpointPar
     size_t all = 0;
     for (const auto& [of, some] : open_[clock]) all += some.size();
     if (all > kCheckpointObjectsMax) {
-      GiveUp(clock, absl::StrFormat("step %d: more than %d objects", clock * steps_per_clock_,
-                                    kCheckpointObjectsMax),
+      GiveUp(clock,
+             absl::StrFormat("step %d: more than %d objects", clock * steps_per_clock_,
+                             kCheckpointObjectsMax),
              status);
     }
   }

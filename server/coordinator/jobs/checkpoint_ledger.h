@@ -17,8 +17,8 @@
 namespace strata::server {
 
 // Tracks which objects of a job's checkpoints are in the store. A checkpoint is whole once each
-// shard that holds chunks or rows, each node and each rank that keeps state has written its part; its
-// manifest must be written then, and the checkpoint is complete once that is there. Keeps the
+// shard that holds chunks or rows, each node and each rank that keeps state has written its part;
+// its manifest must be written then, and the checkpoint is complete once that is there. Keeps the
 // status that users see up to date. A pure state machine.
 class CheckpointLedger {
  public:

@@ -202,11 +202,10 @@ CheckpointToKeep MakeCheckpointToKeep(JobId id, const proto::Job& job, const std
               .written = now,
               .record = record};
   for (const proto::CheckpointObject& object : whole.objects) {
-    manifest.objects.push_back(
-        {.name = object.name(),
-         .bytes = object.bytes(),
-         .checksum = object.checksum(),
-         .buckets = {object.buckets().begin(), object.buckets().end()}});
+    manifest.objects.push_back({.name = object.name(),
+                                .bytes = object.bytes(),
+                                .checksum = object.checksum(),
+                                .buckets = {object.buckets().begin(), object.buckets().end()}});
   }
   return checkpoint;
 }

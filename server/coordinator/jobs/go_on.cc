@@ -138,8 +138,8 @@ absl::Status CheckContinues(const proto::Job& job, const proto::JobRecord& recor
     if (!same.ok()) return same;
   }
   if (job.rows().buckets() != 0) {
-    same = SameNumber("rows.buckets", job.rows().buckets(),
-                      record.placement().shard_of_bucket_size());
+    same =
+        SameNumber("rows.buckets", job.rows().buckets(), record.placement().shard_of_bucket_size());
     if (!same.ok()) return same;
   }
   // The program's optimizer is compared once it is known.

@@ -187,10 +187,9 @@ constexpr uint32_t kFirstServerHost = 32;
 
 JobShard::JobShard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own)
     : network_(*network), endpoint_(network, OptionsOf(own)) {
-  job_ = std::make_unique<server::ShardJob>(*server::MakeShardPlan(record, ShardId(own)),
-                                            server::ShardCopy::kPrimary, kernels::Cpu(), pool_,
-                                            &scratch_, &refusals_, &cuts_, nullptr, nullptr,
-                                            nullptr);
+  job_ = std::make_unique<server::ShardJob>(
+      *server::MakeShardPlan(record, ShardId(own)), server::ShardCopy::kPrimary, kernels::Cpu(),
+      pool_, &scratch_, &refusals_, &cuts_, nullptr, nullptr, nullptr);
   const std::string& address = record.placement().shard_endpoints(static_cast<int>(own));
   STRATA_REQUIRE(endpoint_.Listen(address).ok());
 }

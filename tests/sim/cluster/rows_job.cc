@@ -25,8 +25,8 @@
 namespace strata::sim {
 namespace {
 
-using server::ShardAction;
 using server::ImageOf;
+using server::ShardAction;
 using transport::ConnectionId;
 using worker::CoreActions;
 using worker::LinkEvent;
@@ -50,11 +50,11 @@ proto::JobRecord RecordWithTable(const std::string& mode, bool is_own, uint32_t 
   options.chunk_elements = 1;
   options.shards = shards;
   const std::string of_rows = is_own ? absl::StrCat("consistency { ", mode, " }") : "";
-  options.job_text =
-      absl::StrCat("optimizer { sgd {} } consistency { ", is_own ? "sync {}" : mode,
-                   " } rows { lookahead: ", lookahead, " ", of_rows, " }");
+  options.job_text = absl::StrCat("optimizer { sgd {} } consistency { ", is_own ? "sync {}" : mode,
+                                  " } rows { lookahead: ", lookahead, " ", of_rows, " }");
   if (is_cut) {
-    absl::StrAppend(&options.job_text, " checkpoint { dir: \"/c\" every_steps: ", kClocksOfCut, " }");
+    absl::StrAppend(&options.job_text, " checkpoint { dir: \"/c\" every_steps: ", kClocksOfCut,
+                    " }");
   }
   proto::JobRecord record = server::MakeRecord(options);
   *record.mutable_layout()->add_tables() =
@@ -420,8 +420,8 @@ class RowsWorld {
     if (!left || !right) return left ? left : right;
     return *left + *right;
   }
-  // A row that a node finds has all of its own pushes, or all but those since it was fetched, and at
-  // most those of all nodes.
+  // A row that a node finds has all of its own pushes, or all but those since it was fetched, and
+  // at most those of all nodes.
   void Take(Node* node) {
     const auto number = static_cast<uint32_t>(node - nodes_.data());
     for (const RowsCore::Found& found : node->core->TakeFound()) {
@@ -483,9 +483,8 @@ class RowsWorld {
       server::ShardCore& shard = *shards_[place];
       const ConnectionId connection(lines_.size() + 1);
       std::vector<ShardAction> actions;
-      shard.OnFrame(connection,
-                    server::HelloFrame(record_, 0, 2, /*connection=*/1, place),
-                    now_, &actions);
+      shard.OnFrame(connection, server::HelloFrame(record_, 0, 2, /*connection=*/1, place), now_,
+                    &actions);
       wire::Frame lookup = server::ControlFrame(record_, wire::Op::kLookup, 0, 0, 1);
       lookup.header.key_space = wire::KeySpace::kRows;
       lookup.header.incarnation = 2;
