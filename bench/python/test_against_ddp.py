@@ -1,6 +1,7 @@
-"""The benchmark at a tiny size: each kind of case runs, and values are verified. No figure is
-judged."""
+"""The benchmarks that take a lab of hosts, at a tiny size: each kind of case runs, and values are
+verified. No figure is judged."""
 
+import json
 import math
 import os
 import pathlib
@@ -34,6 +35,16 @@ def test_a_case_runs_and_both_sides_train_alike(name):
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         assert cells[0].startswith(name)
         assert math.isfinite(float(cells[5].split()[0]))
+
+
+def test_what_prefetching_rows_hides_is_measured():
+    words = "--rows 100 --ids 1000 --steps 4 --rounds 1 --no-goals --json"
+    command = [sys.executable, str(HERE / "rows_prefetch.py"), os.environ["STRATA_COMMAND"]]
+    done = subprocess.run([*command, *words.split()], capture_output=True, text=True, timeout=120)
+    if done.returncode == 77:
+        pytest.skip("no network namespaces here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["exchange_ms"] > 0
 
 
 @pytest.mark.parametrize("ours", ([1.0, 2.5], [-1.0, -2.0], [math.nan, 2.0], [0.0, 0.0]))
