@@ -146,7 +146,8 @@ void AddExport(CLI::App* checkpoint, Invocation* invocation) {
   command->add_option(
       "--table", options->table,
       "Write the rows of this table instead: ids and weights; with --optimizer also\n"
-      "state and clocks, the step of each row's last update");
+      "state and clocks: the step of each row's last update, that of the slowest\n"
+      "node where pushes are applied as they come");
   command->footer(
       "STATE is what PyTorch calls it: momentum_buffer of momentum_sgd and nesterov; exp_avg,\n"
       "exp_avg_sq and step of adam and adamw; sum and step of adagrad; square_avg,\n"

@@ -104,8 +104,7 @@ class Checker {
       case PartKind::kRank:
         return TakeRank(part->number, content);
       case PartKind::kRows:
-        pieces_[part->number].insert(part->piece);
-        return TakeRows(object, content);
+        return TakeRows(object, *part, content);
     }
     return absl::OkStatus();
   }
@@ -114,9 +113,11 @@ class Checker {
     const std::string folder = absl::StrCat(
         where_, "/", absl::StripSuffix(Checkpoints::ObjectName(manifest_.clock, ""), "/"));
     for (const auto& [shard, pieces] : pieces_) {
-      if (*pieces.rbegin() + 1 == pieces.size()) continue;
-      return Wrong(folder, absl::StrFormat("has %d of %d objects with rows of shard %d",
-                                           pieces.size(), *pieces.rbegin() + 1, shard));
+      const auto& [last, is_last] = *pieces.rbegin();
+      if (last + 1 == pieces.size() && is_last) continue;
+      return Wrong(folder,
+                   absl::StrFormat("has %d objects with rows of shard %d, which are not all",
+                                   pieces.size(), shard));
     }
     for (int bucket = 0; bucket < record_.placement().shard_of_bucket_size(); ++bucket) {
       if (buckets_.contains(static_cast<uint32_t>(bucket))) continue;
@@ -202,7 +203,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  absl::Status TakeRows(const ObjectFacts& object, const Bytes& content) {
+  absl::Status TakeRows(const ObjectFacts& object, const PartName& part, const Bytes& content) {
     const absl::StatusOr<RowsImage> image = ParseRowsImageFile(content, path_);
     if (!image.ok()) return AsDamage(image.status());
     if (absl::Status status = ExpectClock(image->clock, "it"); !status.ok()) return status;
@@ -215,11 +216,11 @@ class Checker {
     for (const BucketImage& part : image->parts) own.push_back(part.bucket);
     if (own != object.buckets) return Wrong(path_, "has other buckets than its manifest says");
     buckets_.insert(own.begin(), own.end());
+    pieces_[part.number][part.piece] = image->is_last;
     for (const TableRows& rows : image->tables) {
       if (absl::Status status = CheckTable(rows, own, buckets); !status.ok()) return status;
     }
-    if (taker_.on_rows) taker_.on_rows(*image);
-    return absl::OkStatus();
+    return taker_.on_rows ? taker_.on_rows(*image) : absl::OkStatus();
   }
 
   absl::Status CheckTable(const TableRows& rows, const std::vector<uint32_t>& own,
@@ -284,9 +285,10 @@ class Checker {
   const proto::JobRecord& record_;
   const ObjectTaker& taker_;
   RangeCover arena_;
-  std::map<uint32_t, std::set<uint32_t>> pieces_;  // by shard: objects with its rows
-  std::set<uint32_t> buckets_;                     // of rows that are there
-  std::string path_;                               // of the object in hand
+  // By shard: objects with its rows, and whether they are the last.
+  std::map<uint32_t, std::map<uint32_t, bool>> pieces_;
+  std::set<uint32_t> buckets_;  // of rows that are there
+  std::string path_;            // of the object in hand
 };
 
 }  // namespace

@@ -53,7 +53,8 @@ struct ObjectTaker {
   std::function<void(const ChunkImage& image)> on_chunk;
   std::function<void(const NodeImage& image)> on_node;
   std::function<void(const RankImage& image)> on_rank;
-  std::function<void(const RowsImage& image)> on_rows;
+  // Its errors end the reading.
+  std::function<absl::Status(const RowsImage& image)> on_rows;
 };
 
 // Reads all objects of a checkpoint, one at a time, and checks that each has the size and checksum

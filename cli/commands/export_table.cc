@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,8 @@ namespace {
 class PlacedFile {
  public:
   explicit PlacedFile(std::string path)
-      : path_(std::move(path)), hidden_(absl::StrFormat("%s.tmp.%d.rows", path_, getpid())) {}
+      : path_(std::move(path)),
+        hidden_(absl::StrFormat("%s.tmp.%d.%016x", path_, getpid(), std::random_device{}())) {}
   ~PlacedFile() {
     if (fd_.valid()) unlink(hidden_.c_str());
   }
@@ -38,7 +40,6 @@ class PlacedFile {
   PlacedFile& operator=(const PlacedFile&) = delete;
 
   absl::Status Open() {
-    unlink(hidden_.c_str());  // of a process that had this one's number
     absl::StatusOr<UniqueFd> fd = OpenRegularFileToWrite(hidden_, O_CREAT | O_EXCL);
     if (!fd.ok()) return fd.status();
     fd_ = *std::move(fd);
@@ -154,6 +155,7 @@ absl::StatusOr<Exported> ExportTable(Store& store, const Manifest& manifest,
   uint64_t count = 0;
   taker.on_rows = [&](const RowsImage& image) {
     for (const TableRows& rows : image.tables) count += rows.table == *table ? rows.ids.size() : 0;
+    return absl::OkStatus();
   };
   absl::Status status = ReadObjects(store, manifest, record, taker);
   if (!status.ok()) return status;
@@ -162,13 +164,12 @@ absl::StatusOr<Exported> ExportTable(Store& store, const Manifest& manifest,
   // Once more, now that it is known where the columns begin.
   taker.on_rows = [&](const RowsImage& image) {
     for (const TableRows& rows : image.tables) {
-      if (rows.table == *table && status.ok()) status = file.Add(rows);
+      if (rows.table != *table) continue;
+      if (absl::Status added = file.Add(rows); !added.ok()) return added;
     }
+    return absl::OkStatus();
   };
-  if (status.ok()) {
-    const absl::Status read = ReadObjects(store, manifest, record, taker);
-    status.Update(read);
-  }
+  if (status.ok()) status = ReadObjects(store, manifest, record, taker);
   if (status.ok()) status = file.Finish();
   if (!status.ok()) return status;
   Exported exported = {.manifest = manifest, .tensors = file.tensors(), .bytes = file.bytes()};

@@ -45,7 +45,7 @@ PartWriter::~PartWriter() {
   {
     absl::MutexLock lock(&work_->mutex);
     work_->queue.clear();
-    work_->finishing = true;
+    work_->finishing = work_->leaves_rest = true;
   }
   if (AwaitDone(kEndOfAStore)) {
     thread_.join();
@@ -86,6 +86,11 @@ void PartWriter::GiveUp(const std::string& why) {
   work_->abandoned = true;
 }
 
+void PartWriter::LeaveRest() {
+  absl::MutexLock lock(&work_->mutex);
+  work_->leaves_rest = true;
+}
+
 void PartWriter::Write(Part part) {
   absl::MutexLock lock(&work_->mutex);
   if (!work_->finishing) work_->queue.push_back(std::move(part));
@@ -121,10 +126,7 @@ void PartWriter::Run(Work& work) {
     std::function<Part()> next = part.next;
     WriteNow(std::move(part), work);
     while (next) {
-      {
-        absl::MutexLock lock(&work.telling);
-        if (work.abandoned) break;
-      }
+      if (work.IsLeft()) break;
       Part more = next();
       next = more.next;
       WriteNow(std::move(more), work);
@@ -148,6 +150,11 @@ bool PartWriter::Join(const Part& part, Work& work, proto::CheckpointPart* told)
   proto::CheckpointObject* const piece = whole.add_pieces();
   *piece = told->object();
   piece->mutable_buckets()->Add(part.buckets.begin(), part.buckets.end());
+  if (whole.pieces_size() > static_cast<int>(kCheckpointObjectsMax)) {
+    told->set_error(absl::StrFormat("more than %d objects", kCheckpointObjectsMax));
+    work.begun.erase(key);
+    return true;
+  }
   if (part.goes_on) return false;
   *told = std::move(whole);
   work.begun.erase(key);

@@ -61,6 +61,8 @@ class PartWriter {
   PartWriter(const proto::JobRecord& record, Calls calls);
   // Reports all unwritten parts as failed, and reports nothing from then on.
   void GiveUp(const std::string& why);
+  // Asks for no more objects by Part::next: such parts are not told.
+  void LeaveRest();
   // Abandons queued parts without a report. Waits briefly for an unresponsive store: the thread
   // then ends by itself, once the store answers.
   ~PartWriter();
@@ -85,6 +87,7 @@ class PartWriter {
     absl::Mutex mutex;
     std::deque<Part> queue ABSL_GUARDED_BY(mutex);
     bool finishing ABSL_GUARDED_BY(mutex) = false;
+    bool leaves_rest ABSL_GUARDED_BY(mutex) = false;
     bool done ABSL_GUARDED_BY(mutex) = false;
     absl::Mutex telling;  // held during calls, except `open`
     bool abandoned ABSL_GUARDED_BY(telling) = false;
@@ -92,6 +95,15 @@ class PartWriter {
     // By the first object's name, and clock: parts with several objects, of which some are written.
     std::map<std::pair<PartName, uint64_t>, proto::CheckpointPart> begun ABSL_GUARDED_BY(telling);
 
+    // Returns whether nobody waits for further objects of a part.
+    bool IsLeft() {
+      {
+        absl::MutexLock lock(&telling);
+        if (abandoned) return true;
+      }
+      absl::MutexLock lock(&mutex);
+      return leaves_rest;
+    }
     bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
       return !queue.empty() || finishing;
     }

@@ -268,6 +268,62 @@ TEST_F(PartWriterTest, WhatItGivesUpIsToldAsAProblemAndNothingAfterThat) {
   EXPECT_EQ(told().size(), 2u);
 }
 
+TEST_F(PartWriterTest, APartOfSeveralObjectsIsToldOnceAndAsksForThoseThatFollow) {
+  const auto piece = [this](uint32_t number, bool goes_on) {
+    PartWriter::Part part = Part(10, {.kind = PartKind::kRows, .number = 4, .piece = number});
+    part.goes_on = goes_on;
+    part.buckets = {number, number + 1};
+    return part;
+  };
+  PartWriter writer(Record(), Calls());
+  PartWriter::Part first = piece(0, true);
+  first.next = [&] {
+    PartWriter::Part second = piece(1, true);
+    second.next = [&] { return piece(2, false); };
+    return second;
+  };
+  writer.Write(std::move(first));
+  writer.Write(Part(20));
+  FinishAndWait(&writer);
+  ASSERT_EQ(told().size(), 2u);
+  const proto::CheckpointPart part = told()[0];
+  EXPECT_EQ(part.rows(), 4u);
+  ASSERT_EQ(part.pieces_size(), 3);
+  EXPECT_EQ(part.pieces(2).name(), Checkpoints::ObjectName(10, "rows-4.2-7.2"));
+  EXPECT_THAT(part.pieces(2).buckets(), ElementsAre(2, 3));
+}
+
+TEST_F(PartWriterTest, TheRestOfAPartMayBeLeftUnwritten) {
+  PartWriter writer(Record(), Calls());
+  PartWriter::Part first = Part(10, {.kind = PartKind::kRows, .number = 4});
+  first.goes_on = true;
+  bool is_asked = false;
+  first.next = [&] {
+    is_asked = true;
+    return Part(10);
+  };
+  writer.LeaveRest();
+  writer.Write(std::move(first));
+  writer.Write(Part(20));
+  FinishAndWait(&writer);
+  EXPECT_FALSE(is_asked);
+  ASSERT_EQ(told().size(), 1u);
+  EXPECT_EQ(told()[0].clock(), 20u);
+}
+
+TEST_F(PartWriterTest, APartOfWhichObjectsAreMissingIsGivenUpWithTheRest) {
+  PartWriter writer(Record(), Calls());
+  PartWriter::Part first = Part(10, {.kind = PartKind::kRows, .number = 4});
+  first.goes_on = true;
+  writer.Write(std::move(first));
+  AwaitNotes(3);  // open, make, let go
+  writer.GiveUp("over");
+  ASSERT_EQ(told().size(), 1u);
+  EXPECT_EQ(told()[0].error(), "over");
+  EXPECT_EQ(told()[0].rows(), 4u);
+  EXPECT_EQ(told()[0].pieces_size(), 0);
+}
+
 TEST_F(PartWriterTest, AStoreThatDoesNotAnswerDoesNotHoldUpItsEnd) {
   LetOpen(false);
   auto token = std::make_shared<int>(0);

@@ -32,6 +32,7 @@ absl::Status WrongRows(const std::string& path, const std::string& why) {
 json FactsOf(const RowsImage& image) {
   json facts = {{"clock", image.clock},
                 {"buckets", image.buckets},
+                {"last", image.is_last},
                 {"parts", json::array()},
                 {"tables", json::array()}};
   for (const BucketImage& one : image.parts) {
@@ -100,6 +101,10 @@ const char* ReadFacts(const std::string& text, RowsImage* image) {
   if (!ReadNumber(facts, "buckets", kBucketsMax, &image->buckets) || image->buckets == 0) {
     return "rows: buckets is not in 1 to 4096";
   }
+  const auto last = facts.find("last");
+  if (last == facts.end() || !last->is_boolean())
+    return "rows: does not say whether it is the last";
+  image->is_last = last->get<bool>();
   const auto parts = facts.find("parts"), tables = facts.find("tables");
   if (parts == facts.end() || !parts->is_array()) return "rows: has no parts";
   for (const json& part : *parts) {
@@ -177,7 +182,7 @@ const char* TakeTable(RowTensors* tensors, TableRows* rows) {
   if (std::any_of(rows->ids.begin(), rows->ids.end(), [](uint64_t id) { return id >> 63 != 0; })) {
     return "has an id below 0";
   }
-  return AreFinite(rows->weights) && AreFinite(rows->state) ? nullptr : "holds NaN or infinity";
+  return AreFinite(rows->weights) ? nullptr : "holds NaN or infinity";
 }
 
 // Adds a tensor whose values go into the file as they are, and keeps them alive.

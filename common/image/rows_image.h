@@ -37,6 +37,7 @@ struct BucketImage {
 struct RowsImage {
   uint64_t clock = 0;
   uint32_t buckets = 0;  // of the job
+  bool is_last = false;  // of the objects of one shard
   std::vector<BucketImage> parts;
   std::vector<TableRows> tables;  // those that have rows here, ascending
 };
@@ -52,7 +53,8 @@ ImageFile MakeRowsImageFile(RowsImage image);
 
 // Parses a file's content. Errors: InvalidArgument naming `path` and what is wrong: not a
 // safetensors file, another format, tensors that are missing, unknown, or of another shape or type,
-// NaN or infinity, an id of 2^63 or more, buckets beyond the job's.
+// weights that are NaN or infinite, an id of 2^63 or more, buckets beyond the job's. State may be
+// infinite: a sum of squares that has grown so large stops its row.
 absl::StatusOr<RowsImage> ParseRowsImageFile(const Bytes& content, const std::string& path);
 
 }  // namespace strata

@@ -14,7 +14,7 @@ namespace strata {
 namespace {
 
 RowsImage SomeImage() {
-  RowsImage image = {.clock = 12, .buckets = 8};
+  RowsImage image = {.clock = 12, .buckets = 8, .is_last = true, .parts = {}, .tables = {}};
   image.parts = {{.bucket = 2, .version = 30, .applied = {12, 14}}, {.bucket = 7, .version = 3}};
   TableRows users = {.table = 1, .name = "users", .columns = 2, .state_columns = 1};
   users.ids = {5, (uint64_t{1} << 63) - 1};
@@ -49,6 +49,7 @@ TEST(RowsImageFile, ComesBackAsItWent) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->clock, 12u);
   EXPECT_EQ(read->buckets, 8u);
+  EXPECT_TRUE(read->is_last);
   ASSERT_EQ(read->parts.size(), 2u);
   EXPECT_EQ(read->parts[0].version, 30u);
   EXPECT_EQ(read->parts[0].applied, (std::vector<uint64_t>{12, 14}));
@@ -66,7 +67,7 @@ TEST(RowsImageFile, ComesBackAsItWent) {
 }
 
 TEST(RowsImageFile, MayHaveNoRowsAtAll) {
-  const RowsImage empty = {.clock = 1, .buckets = 1, .parts = {}, .tables = {}};
+  const RowsImage empty = {.clock = 1, .buckets = 1, .is_last = false, .parts = {}, .tables = {}};
   EXPECT_TRUE(ParseRowsImageFile(ContentOf(TextOf(empty)), "rows").ok());
 }
 
@@ -89,7 +90,8 @@ TEST(RowsImageFile, WhatIsWrongIsNamed) {
   EXPECT_EQ(why(with([](RowsImage& image) { image.tables[0].ids[0] = uint64_t{1} << 63; })),
             "f: table \"users\" (1) has an id below 0");
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(why(with([](RowsImage& image) { image.tables[0].state[1] = kInfinity; })),
+  EXPECT_EQ(why(with([](RowsImage& image) { image.tables[0].state[1] = kInfinity; })), "");
+  EXPECT_EQ(why(with([](RowsImage& image) { image.tables[0].weights[1] = kInfinity; })),
             "f: table \"users\" (1) holds NaN or infinity");
   EXPECT_TRUE(
       absl::StrContains(why(with([](RowsImage& image) { image.tables[0].clocks.pop_back(); })),

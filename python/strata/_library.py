@@ -198,6 +198,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         [c_void_p, c_void_p, c_uint64, c_void_p, c_void_p, POINTER(c_uint64)],
     ),
     "strata_lookup_rows": (c_int, [c_void_p, c_void_p, c_uint64, c_void_p]),
+    "strata_take_rows": (c_int, [c_void_p, c_void_p, c_uint64, c_void_p]),
     "strata_push_rows": (c_int, [c_void_p, c_void_p, c_uint64, c_void_p]),
     "strata_spread_bags": (
         c_int,

@@ -357,6 +357,10 @@ class Table:
         """Writes the rows to `to`, an address of count x dim fp32. `ids`: an address of int64."""
         _library.check(_library.lib.strata_lookup_rows(self._handle, ids, count, to))
 
+    def _take(self, ids: int, count: int, to: int) -> None:
+        """The same for a step, whose rows may have come already."""
+        _library.check(_library.lib.strata_take_rows(self._handle, ids, count, to))
+
     def _spread(
         self, bags: int, ends: int, bag_count: int, places: int, to: int, rows: int
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import sys
 import warnings
@@ -58,6 +59,8 @@ class _Course:
         self.on_reached: Callable[[], None] = lambda: None
         """Called when the sampler that was in use comes to where the checkpoint has it."""
         self.has_drawn = False
+        self.ahead: collections.deque[dict[str, Any]] = collections.deque()
+        """The state before each batch that was drawn and has not had its turn yet."""
         self.drawn = 0
         """How many samples this process has drawn for training."""
         self._is_over = False  # what a sampler goes through was made before this process began
@@ -186,6 +189,12 @@ class _Course:
     def state(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Returns the positions of all samplers, and which one is in use. `before`: their positions
         at the end of the last step, which hold for those that have begun no pass since."""
+        if self.ahead:
+            return self.ahead[0]
+        return self.here(before)
+
+    def here(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The same with batches that have not had their turn."""
         samplers = [reference() for reference in self._samplers]
         positions = [None if sampler is None else sampler._position() for sampler in samplers]
         for number, old in enumerate(before["samplers"] if before else []):

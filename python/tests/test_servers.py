@@ -246,9 +246,9 @@ def test_each_push_of_rows_counts_once(
     assert result.out.count("each push counts once") == nodes * ranks_of_node
 
 
-def kept(folder: pathlib.Path, attempts: int = 2) -> tuple[str, ...]:
+def kept(folder: pathlib.Path, attempts: int = 2, every: int = 5) -> tuple[str, ...]:
     """Options of a job that writes checkpoints, and goes on by itself."""
-    settings = [f'checkpoint={{dir: "{folder}/checkpoints" every_steps: 5}}']
+    settings = [f'checkpoint={{dir: "{folder}/checkpoints" every_steps: {every}}}']
     settings += [f"restart={{attempts: {attempts}}}"] if attempts else []
     return tuple(word for setting in settings for word in ("--set", setting))
 
@@ -283,6 +283,23 @@ def test_rows_go_on_from_a_checkpoint_with_the_bits_of_an_undisturbed_run(
     moved = np.load(tmp_path / "rows.moved.npz")
     for name in undisturbed.files:
         assert np.array_equal(undisturbed[name], moved[name]), name
+
+
+@pytest.mark.parametrize("every", [3, 5])
+def test_batches_that_were_fetched_ahead_have_their_turn_after_a_restart(
+    tmp_path: pathlib.Path, every: int
+) -> None:
+    """Also where the checkpoint is of an epoch's end."""
+    how: dict[str, Any] = {"ranks": 2, "nodes": 2, "servers": 1, "mode": "sync"}
+    must_finish(run_job(tmp_path, "rows.py", "sampled", "undisturbed", **how))
+    options = kept(tmp_path, every=every)
+    result = must_finish(
+        run_job(tmp_path, "rows.py", "sampled", "died", "die", options=options, **how)
+    )
+    assert "goes on after it failed" in result.out
+    undisturbed, died = (np.load(tmp_path / f"rows.{name}.npz") for name in ("undisturbed", "died"))
+    assert np.array_equal(undisturbed["users"], died["users"])
+    assert undisturbed["made"] == 20 and 0 < died["made"] < 20 and died["made"] % every in (0, 2)
 
 
 def export_table(folder: pathlib.Path, table: str) -> dict[str, Any]:

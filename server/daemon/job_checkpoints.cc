@@ -36,7 +36,7 @@ void JobCheckpoints::Stop() {
   for (auto& reading : left_) reading->thread.join();
   left_.clear();
   std::map<JobId, Writer> writers;
-  std::vector<std::unique_ptr<PartWriter>> finishing;
+  std::vector<std::pair<JobId, std::unique_ptr<PartWriter>>> finishing;
   {
     absl::MutexLock lock(&mutex_);
     writers.swap(writers_);
@@ -53,6 +53,10 @@ void JobCheckpoints::Begin(const proto::JobRecord& record) {
   absl::MutexLock lock(&mutex_);
   DropDone();
   if (writers_.contains(job)) return;
+  // The tables of an earlier attempt, whose checkpoint counts no more, take memory.
+  for (const auto& [other, writer] : finishing_) {
+    if (other == job) writer->LeaveRest();
+  }
   PartWriter::Calls calls;
   calls.open = [open = calls_.open, dir = record.job().checkpoint().dir()] { return open(dir); };
   calls.tell = calls_.tell;
@@ -168,12 +172,12 @@ void JobCheckpoints::End(JobId job) {
   if (writer == writers_.end()) return;
   *writer->second.has_ended = true;
   writer->second.writer->Finish();
-  finishing_.push_back(std::move(writer->second.writer));
+  finishing_.emplace_back(job, std::move(writer->second.writer));
   writers_.erase(writer);
 }
 
 void JobCheckpoints::DropDone() {
-  std::erase_if(finishing_, [](const std::unique_ptr<PartWriter>& w) { return w->done(); });
+  std::erase_if(finishing_, [](const auto& one) { return one.second->done(); });
 }
 
 namespace {

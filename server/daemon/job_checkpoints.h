@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -85,7 +86,8 @@ class JobCheckpoints {
   const Calls calls_;
   absl::Mutex mutex_;
   std::map<JobId, Writer> writers_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<PartWriter>> finishing_ ABSL_GUARDED_BY(mutex_);
+  // Those of jobs that have ended here.
+  std::vector<std::pair<JobId, std::unique_ptr<PartWriter>>> finishing_ ABSL_GUARDED_BY(mutex_);
   std::map<JobId, std::unique_ptr<Reading>> readings_;  // the owner thread's
   std::vector<std::unique_ptr<Reading>> left_;          // of jobs that have ended
 };

@@ -9,29 +9,21 @@
 namespace strata::server {
 namespace {
 
-uint64_t TableBytesMax(const RowsPlan& plan) {
-  uint64_t bytes = 0;
-  for (const rows::TableSpec& table : plan.tables) {
-    bytes += rows::MemoryBytesMax(table, plan.bucket_bits, plan.buckets.size());
-  }
-  return bytes;
-}
+// The buckets that a piece has rows of: each takes a few values for each node in its JSON.
+constexpr size_t kPartsOfPiece = 256;
 
 }  // namespace
 
 RowsImage ImageOf(const RowsPiece& piece, absl::Span<const rows::TableSpec> tables) {
-  RowsImage image = {.clock = piece.clock, .buckets = piece.buckets, .parts = piece.parts};
+  RowsImage image = {.clock = piece.clock,
+                     .buckets = piece.buckets,
+                     .is_last = piece.is_last,
+                     .parts = piece.parts};
   for (uint32_t table = 0; table < piece.packed.size(); ++table) {
     if (piece.packed[table].empty()) continue;
     image.tables.push_back(rows::Unpack(tables[table], table, piece.packed[table]));
   }
   return image;
-}
-
-uint64_t KeptRowBytesMax(const RowsPlan& plan) {
-  constexpr uint64_t kFew = 64 << 20;
-  const uint64_t tables = TableBytesMax(plan);
-  return std::max(tables / 4, std::min(2 * tables, kFew));
 }
 
 uint64_t RowPieceBytesMax(const RowsPlan& plan) {
@@ -43,10 +35,7 @@ uint64_t RowPieceBytesMax(const RowsPlan& plan) {
 }
 
 RowsCuts::RowsCuts(const RowsPlan& plan, const std::vector<std::unique_ptr<rows::RowTable>>& tables)
-    : plan_(plan),
-      tables_(tables),
-      kept_max_(KeptRowBytesMax(plan)),
-      next_(plan.buckets.size(), plan.cut_every) {}
+    : plan_(plan), tables_(tables), next_(plan.buckets.size(), plan.cut_every) {}
 
 void RowsCuts::GoOnFrom(uint64_t clock) {
   if (plan_.cut_every == 0) return;
@@ -56,48 +45,85 @@ void RowsCuts::GoOnFrom(uint64_t clock) {
 void RowsCuts::OnClock(size_t index, uint64_t clock, uint64_t version,
                        const std::vector<uint64_t>& applied) {
   if (plan_.cut_every == 0) return;
+  const BucketImage image = {
+      .bucket = plan_.buckets[index], .version = version, .applied = applied};
   for (; next_[index] <= clock; next_[index] += plan_.cut_every) {
     const uint64_t due = next_[index];
-    if (due <= given_up_) continue;
-    if (open_ && open_->clock != due) {
-      GiveUp(due, absl::StrFormat("the rows of the checkpoint of clock %d are not written yet: the "
-                                  "store is slower than steps are",
-                                  open_->clock));
+    if (open_ && open_->clock == due) {
+      Add(&open_, due, index, image);
+      BeginCut(index);
+    } else if (waiting_ && waiting_->clock == due) {
+      Add(&waiting_, due, index, image);
+    } else if (due <= given_up_) {
       continue;
+    } else if (due >= UINT32_MAX) {
+      GiveUp(due, "rows have clocks of 32 bits");
+    } else if (!open_) {
+      Add(&open_, due, index, image);
+      BeginCut(index);
+    } else if (!waiting_) {
+      Add(&waiting_, due, index, image);
+    } else {
+      GiveUpAsLate(due);
     }
-    if (!open_) Begin(due);
-    for (const auto& table : tables_) {
-      const uint64_t later = std::min<uint64_t>(due, UINT32_MAX);
-      table->BeginCut(plan_.buckets[index], static_cast<uint32_t>(later));
-    }
-    open_->buckets[index] = {
-        .bucket = plan_.buckets[index], .version = version, .applied = applied};
-    ++open_->reached;
-    Advance();
+  }
+  Advance();
+}
+
+void RowsCuts::Add(std::optional<Open>* copy, uint64_t clock, size_t index,
+                   const BucketImage& image) const {
+  if (!*copy) {
+    copy->emplace();
+    (*copy)->clock = clock;
+    (*copy)->buckets.resize(plan_.buckets.size());
+  }
+  (*copy)->buckets[index] = image;
+  ++(*copy)->reached;
+}
+
+void RowsCuts::BeginCut(size_t index) {
+  for (const auto& table : tables_) {
+    table->BeginCut(plan_.buckets[index], static_cast<uint32_t>(open_->clock));
   }
 }
 
-void RowsCuts::Begin(uint64_t clock) {
-  open_.emplace();
-  open_->clock = clock;
-  open_->buckets.resize(plan_.buckets.size());
+void RowsCuts::EndOpen() {
+  open_ = std::exchange(waiting_, std::nullopt);
+  if (!open_) return;
+  for (size_t index = 0; index < open_->buckets.size(); ++index) {
+    if (open_->buckets[index]) BeginCut(index);
+  }
+}
+
+void RowsCuts::OnChange(size_t index) {
+  if (!waiting_ || !waiting_->buckets[index]) return;
+  const uint64_t clock = waiting_->clock;
+  waiting_.reset();
+  GiveUpAsLate(clock);
+}
+
+void RowsCuts::GiveUpAsLate(uint64_t clock) {
+  GiveUp(clock, absl::StrFormat("the rows of the checkpoint of clock %d are not written yet: the "
+                                "store is slower than steps are",
+                                open_->clock));
 }
 
 void RowsCuts::OnChanged() {
   if (!open_) return;
   size_t kept = 0;
   for (const auto& table : tables_) kept += table->cut_bytes();
-  if (kept <= kept_max_) return;
+  if (kept <= plan_.kept_bytes) return;
   const uint64_t clock = open_->clock;
-  open_.reset();
   for (const auto& table : tables_) table->EndCuts();
   GiveUp(clock, absl::StrFormat("%d MiB of rows have changed before they were written: the store "
                                 "is slower than steps are",
                                 kept >> 20));
+  EndOpen();
+  Advance();
 }
 
 void RowsCuts::GiveUp(uint64_t clock, const std::string& problem) {
-  given_up_ = clock;
+  given_up_ = std::max(given_up_, clock);
   pieces_.push_back({.clock = clock, .problem = problem});
 }
 
@@ -117,6 +143,10 @@ bool RowsCuts::FillPiece() {
     const std::optional<BucketImage>& bucket = open.buckets[open.bucket];
     if (!bucket) return false;
     std::vector<BucketImage>& parts = open.piece.parts;
+    if (parts.size() >= kPartsOfPiece && parts.back().bucket != bucket->bucket) {
+      EmitPiece(/*is_last=*/false);
+      return true;
+    }
     if (parts.empty() || parts.back().bucket != bucket->bucket) parts.push_back(*bucket);
     for (; open.table < tables_.size(); ++open.table) {
       std::vector<std::byte>& packed = open.piece.packed[open.table];
@@ -131,7 +161,7 @@ bool RowsCuts::FillPiece() {
     }
   }
   EmitPiece(/*is_last=*/true);
-  open_.reset();
+  EndOpen();
   return true;
 }
 
@@ -145,8 +175,6 @@ void RowsCuts::EmitPiece(bool is_last) {
   piece.number = number + 1;
   open_->piece_bytes = 0;
 }
-
-bool RowsCuts::has_rest() const { return open_ && open_->reached == open_->buckets.size(); }
 
 std::optional<RowsPiece> RowsCuts::TakeRest() {
   if (!has_rest()) return std::nullopt;

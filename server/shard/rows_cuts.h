@@ -34,16 +34,15 @@ struct RowsPiece {
 // Returns the piece as it is written. `tables`: of the job.
 RowsImage ImageOf(const RowsPiece& piece, absl::Span<const rows::TableSpec> tables);
 
-// Returns the most bytes that copies of changed rows may take on a shard, and those of the pieces
-// that are made and not written, with one that is being written.
-uint64_t KeptRowBytesMax(const RowsPlan& plan);
+// Returns the most bytes of the pieces that are made and not written, with one that is being
+// written.
 uint64_t RowPieceBytesMax(const RowsPlan& plan);
 
 // The copies of a shard's rows for checkpoints: each bucket's as it is when its rows have exactly
 // the pushes before the checkpoint's clock, or, where pushes are applied on arrival, at least
 // these. Tables go on changing while their rows are taken, piece after piece. One copy is taken at
-// a time: a checkpoint that is due before that is done gets a problem instead, as one does whose
-// rows change so fast that what they were would take too much memory.
+// a time. A further one waits for it as long as none of its rows change; then it gets a problem
+// instead, as one does whose rows change so fast that what they were would take too much memory.
 //
 // A pure state machine. Threads: one.
 class RowsCuts {
@@ -57,16 +56,18 @@ class RowsCuts {
                const std::vector<uint64_t>& applied);
   // The rows are those of a checkpoint of this clock.
   void GoOnFrom(uint64_t clock);
-  // Rows have changed: gives a copy up that takes too much memory.
+  // Rows of the bucket are about to change: gives up a copy that waits with it.
+  void OnChange(size_t index);
+  // Rows have changed: gives up a copy that takes too much memory.
   void OnChanged();
   // A piece is not in memory any more.
   void LetGo();
 
   // Returns the pieces since the last call, each of which is held until LetGo.
   std::vector<RowsPiece> Take() { return std::exchange(pieces_, {}); }
-  // For tables that change no more: whether a copy is not given out yet, and its next piece, which
+  // For tables that change no more: whether copies are not given out yet, and the next piece, which
   // is not held.
-  bool has_rest() const;
+  bool has_rest() const { return IsThere(open_) || (!open_ && IsThere(waiting_)); }
   std::optional<RowsPiece> TakeRest();
   // Returns the bytes of copies of changed rows, and of pieces that are not written.
   size_t bytes() const;
@@ -82,8 +83,16 @@ class RowsCuts {
     size_t piece_bytes = 0;
   };
 
-  void Begin(uint64_t clock);
+  static bool IsThere(const std::optional<Open>& copy) {
+    return copy && copy->reached == copy->buckets.size();
+  }
+  // Adds a bucket to a copy, which may be a new one.
+  void Add(std::optional<Open>* copy, uint64_t clock, size_t index, const BucketImage& image) const;
+  void BeginCut(size_t index);
+  // The open copy is given out, or given up: the one that waits is the open one.
+  void EndOpen();
   void GiveUp(uint64_t clock, const std::string& problem);
+  void GiveUpAsLate(uint64_t clock);
   // Makes as many pieces as may be held.
   void Advance();
   // Takes rows until the piece is full, or the last one; returns false if it waits for a bucket.
@@ -92,9 +101,8 @@ class RowsCuts {
 
   const RowsPlan& plan_;
   const std::vector<std::unique_ptr<rows::RowTable>>& tables_;
-  const uint64_t kept_max_;
   std::vector<uint64_t> next_;  // by bucket: the next checkpoint's clock
-  std::optional<Open> open_;
+  std::optional<Open> open_, waiting_;
   uint64_t given_up_ = 0;  // the newest clock that was; of none up to it a copy is begun
   size_t held_ = 0;        // pieces
   std::vector<RowsPiece> pieces_;

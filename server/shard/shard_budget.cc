@@ -76,7 +76,7 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
     need.Add(absl::StrFormat("rows of steps %d x %d x %s", times, size.nodes, BytesText(step)),
              SaturatingProduct(times * size.nodes, step));
     if (plan->rows.cut_every > 0) {
-      const uint64_t kept = KeptRowBytesMax(plan->rows), pieces = RowPieceBytesMax(plan->rows);
+      const uint64_t kept = plan->rows.kept_bytes, pieces = RowPieceBytesMax(plan->rows);
       need.Add(absl::StrFormat("rows of checkpoints %s and %s", BytesText(kept), BytesText(pieces)),
                kept + pieces);
     }

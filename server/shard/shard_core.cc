@@ -154,7 +154,9 @@ absl::Status ShardCore::Advance(JobId id, absl::FunctionRef<absl::Status(ShardJo
   }
   if (status.ok() || absl::IsCancelled(status)) return status;
   std::erase_if(installing_, [id](const auto& entry) { return entry.first.first == id; });
-  return absl::InvalidArgumentError(absl::StrFormat("job %d: %s", id.value(), status.message()));
+  const std::string text = absl::StrFormat("job %d: %s", id.value(), status.message());
+  return absl::IsFailedPrecondition(status) ? absl::FailedPreconditionError(text)
+                                            : absl::InvalidArgumentError(text);
 }
 
 void ShardCore::Add(const JobShard& id, Installed installed) {

@@ -12,6 +12,7 @@
 #include "common/job/placement.h"
 #include "common/os/limits.h"
 #include "numerics/encoder.h"
+#include "rows/row_table.h"
 
 namespace strata::server {
 namespace {
@@ -133,6 +134,12 @@ absl::Status PlanRows(const proto::JobRecord& record, ShardId own_shard, ShardPl
   const proto::Consistency& consistency = RowsConsistency(record.job());
   rows.bytes_per_step = RowBytesPerStep(record.job());
   rows.cut_every = ClocksPerCheckpoint(record.job());
+  constexpr uint64_t kFewBytes = 64 << 20;
+  uint64_t bytes = 0;
+  for (const rows::TableSpec& table : rows.tables) {
+    bytes += rows::MemoryBytesMax(table, rows.bucket_bits, rows.buckets.size());
+  }
+  rows.kept_bytes = std::max(bytes / 4, std::min(2 * bytes, kFewBytes));
   rows.damps = consistency.async().damping() == proto::Async::INVERSE_STALENESS;
   if (consistency.has_async()) return absl::OkStatus();
   rows.gate = StalenessGate(consistency.lazy().staleness());

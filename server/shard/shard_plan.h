@@ -40,6 +40,7 @@ struct RowsPlan {
   bool is_per_clock = false;    // all nodes' pushes of a clock together, and not each as it comes
   uint64_t bytes_per_step = 0;  // that a node may push, RowBytes of all
   uint64_t cut_every = 0;       // clocks between checkpoints; 0: there are none
+  uint64_t kept_bytes = 0;      // the most that rows as they were take, until they are in one
   uint64_t piece_bytes = kRowPieceBytes;  // an object of rows in a checkpoint is full with so many
   bool damps = false;                     // divides the rate by the staleness
   NodeRanks ranks;              // gate and not is_per_clock: the rate is multiplied by the push's

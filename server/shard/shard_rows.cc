@@ -48,7 +48,8 @@ ShardRows::ShardRows(const RowsPlan& plan, size_t nodes,
       index_of_(size_t{1} << plan.bucket_bits, kNotHere) {
   for (const uint32_t bucket : plan.buckets) {
     index_of_[bucket] = static_cast<uint32_t>(buckets_.size());
-    buckets_.push_back({.nodes = ChunkNodes(nodes), .of_node = std::vector<OfNode>(nodes)});
+    buckets_.push_back(
+        {.number = bucket, .nodes = ChunkNodes(nodes), .of_node = std::vector<OfNode>(nodes)});
   }
 }
 
@@ -267,17 +268,21 @@ uint64_t ShardRows::Update(const Bucket& bucket, uint64_t clock, uint32_t table,
   const rows::RowStep step{.lr = rate,
                            .gradient_scale = static_cast<float>(1.0 / static_cast<double>(samples)),
                            .number = bucket.version + 1};
+  cuts_.OnChange(index_of_[bucket.number]);
   return tables_[table]->Update(sum.ids, sum.values, step, Saturated(clock)).refused;
 }
 
 void ShardRows::CutIfDue(size_t index) {
   if (plan_.cut_every == 0) return;
   const Bucket& bucket = buckets_[index];
+  const uint64_t clock = bucket.nodes.Gate();
+  // Once all nodes have retired there is nothing to go on from.
+  if (clock == kClockInfinity) return;
   std::vector<uint64_t> applied;
   for (size_t node = 0; node < bucket.nodes.size(); ++node) {
-    applied.push_back(bucket.nodes[node].received);
+    applied.push_back(bucket.nodes.AppliedBy(node, clock));
   }
-  cuts_.OnClock(index, bucket.nodes.MinClock(), bucket.version, applied);
+  cuts_.OnClock(index, clock, bucket.version, applied);
 }
 
 void ShardRows::CollectDue(size_t index, size_t begin, size_t end, std::vector<RowsAnswer>* due) {
@@ -457,8 +462,11 @@ absl::Status ShardRows::Store(const TableRows& rows) {
   }
   const rows::RowTable::Counts counts = table.Restore(own);
   if (counts.refused > 0) {
-    return wrong(absl::StrFormat("%d rows that have no room: capacity is %d", counts.refused,
-                                 spec.capacity));
+    // The checkpoint is whole.
+    return absl::FailedPreconditionError(
+        wrong(absl::StrFormat("%d rows that have no room: capacity is %d", counts.refused,
+                              spec.capacity))
+            .message());
   }
   return counts.stored == own.ids.size() ? absl::OkStatus() : wrong("a row twice");
 }

@@ -70,7 +70,8 @@ class ShardRows {
   size_t memory_bytes() const;
 
   // Goes on from rows of a checkpoint: takes those of its own buckets. Errors: InvalidArgument
-  // naming table, id or bucket that does not fit. REQUIRES: no push has come.
+  // naming table, id or bucket that does not fit; FailedPrecondition naming the table that has no
+  // room for them. REQUIRES: no push has come.
   absl::Status Restore(const RowsImage& image);
   // Errors: InvalidArgument naming a bucket of which no rows came.
   absl::Status CheckRestored() const;
@@ -94,6 +95,7 @@ class ShardRows {
     uint32_t refused = 0;  // new rows of its last push, or of that one's clock, that had no room
   };
   struct Bucket {
+    uint32_t number = 0;  // of the job's
     ChunkNodes nodes;
     std::vector<OfNode> of_node;
     uint64_t version = 0;

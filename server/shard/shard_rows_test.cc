@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -516,6 +517,105 @@ TEST_F(RowsCutTest, ACheckpointThatIsDueBeforeTheLastIsGivenOutIsGivenUp) {
   ASSERT_FALSE(pieces.empty());
   EXPECT_EQ(pieces[0].clock, 6u);
   EXPECT_EQ(RowsIn(pieces, rows_->tables()), 40u);
+}
+
+TEST_F(RowsCutTest, ACheckpointWaitsForTheLastAsLongAsItsRowsStay) {
+  for (uint64_t clock = 0; clock < 4; ++clock) PushClock(clock);
+  std::vector<RowsPiece> pieces = TakeAll();
+  const auto of_clock = [&](uint64_t clock) {
+    std::vector<RowsPiece> some;
+    for (const RowsPiece& piece : pieces) {
+      EXPECT_EQ(piece.problem, "");
+      if (piece.clock == clock) some.push_back(piece);
+    }
+    return some;
+  };
+  EXPECT_EQ(RowsIn(of_clock(2), rows_->tables()), 40u);
+  EXPECT_EQ(RowsIn(of_clock(4), rows_->tables()), 40u);
+  for (const RowsPiece& piece : of_clock(4)) {
+    for (const TableRows& rows : ImageOf(piece, rows_->tables()).tables) {
+      for (const float weight : rows.weights) EXPECT_EQ(weight, 8.0f - 4 * 0.5f);
+    }
+  }
+  // So has that of a job's end.
+  PushClock(4);
+  PushClock(5);
+  PushClock(6);
+  PushClock(7);
+  pieces = rows_->cuts().Take();
+  while (std::optional<RowsPiece> piece = rows_->cuts().TakeRest()) {
+    pieces.push_back(*std::move(piece));
+  }
+  EXPECT_EQ(RowsIn(of_clock(6), rows_->tables()), 40u);
+  EXPECT_EQ(RowsIn(of_clock(8), rows_->tables()), 40u);
+  EXPECT_TRUE(pieces.back().is_last);
+}
+
+TEST_F(RowsCutTest, RowsThatChangeTooFastCostTheCheckpointAndNotTheNext) {
+  plan_.kept_bytes = 200;
+  rows_ = *ShardRows::Create(plan_, 2);
+  for (uint64_t clock = 0; clock < 3; ++clock) PushClock(clock);
+  std::vector<RowsPiece> pieces = rows_->cuts().Take();
+  ASSERT_EQ(pieces.size(), 3u);
+  EXPECT_EQ(pieces[2].clock, 2u);
+  EXPECT_EQ(pieces[2].problem,
+            "0 MiB of rows have changed before they were written: the store is slower than steps "
+            "are");
+  rows_->cuts().LetGo();
+  rows_->cuts().LetGo();
+  EXPECT_EQ(rows_->cuts().bytes(), 0u);
+  PushClock(3);
+  EXPECT_EQ(RowsIn(TakeAll(), rows_->tables()), 40u);
+}
+
+class RowsCutOnArrivalTest : public RowsCutTest {
+ protected:
+  RowsCutOnArrivalTest() : RowsCutTest("async {}") {}
+};
+
+TEST_F(RowsCutOnArrivalTest, SaysWhichPushesItHasBeyondItsClock) {
+  for (uint32_t bucket = 0; bucket < 4; ++bucket) {
+    for (uint64_t clock = 0; clock < 3; ++clock) Push(0, bucket, clock);
+  }
+  EXPECT_TRUE(TakeAll().empty());
+  for (uint32_t bucket = 0; bucket < 4; ++bucket) {
+    for (uint64_t clock = 0; clock < 2; ++clock) Push(1, bucket, clock);
+  }
+  const std::vector<RowsPiece> pieces = TakeAll();
+  ASSERT_FALSE(pieces.empty());
+  EXPECT_EQ(RowsIn(pieces, rows_->tables()), 40u);
+  for (const RowsPiece& piece : pieces) {
+    for (const BucketImage& part : piece.parts) {
+      EXPECT_EQ(part.applied, (std::vector<uint64_t>{3, 2}));
+      EXPECT_EQ(part.version, 5u);
+    }
+  }
+}
+
+// The slowest node ends, so that two checkpoints are due at once; then the other one does.
+TEST_F(RowsCutOnArrivalTest, ANodeThatEndsLeavesNoCopyThatWaitsForever) {
+  for (uint64_t clock = 0; clock < 5; ++clock) {
+    for (uint32_t bucket = 0; bucket < 4; ++bucket) Push(0, bucket, clock);
+  }
+  for (uint32_t bucket = 0; bucket < 4; ++bucket) Push(1, bucket, 0);
+  std::vector<RowsAnswer> due;
+  rows_->OnRetire(1, &due);
+  std::vector<RowsPiece> pieces = TakeAll();
+  std::set<uint64_t> whole;
+  for (const RowsPiece& piece : pieces) {
+    if (piece.is_last) whole.insert(piece.clock);
+    for (const BucketImage& part : piece.parts) {
+      EXPECT_EQ(part.applied, (std::vector<uint64_t>{5, 5}));
+    }
+  }
+  EXPECT_EQ(whole, (std::set<uint64_t>{2, 4}));
+  for (uint32_t bucket = 0; bucket < 4; ++bucket) Push(0, bucket, 5);
+  pieces = TakeAll();
+  ASSERT_FALSE(pieces.empty());
+  EXPECT_EQ(pieces.back().clock, 6u);
+  EXPECT_TRUE(pieces.back().is_last);
+  rows_->OnRetire(0, &due);
+  EXPECT_TRUE(TakeAll().empty());
 }
 
 TEST_F(RowsCutTest, WhatIsLeftOfACopyWhereAJobEndsIsGivenOut) {

@@ -333,9 +333,9 @@ absl::Status AggregatorLink::AskInParts(uint32_t table, uint32_t columns,
 }
 
 absl::Status AggregatorLink::LookUpRows(uint32_t table, uint32_t columns,
-                                        absl::Span<const uint64_t> ids, float* to) {
+                                        absl::Span<const uint64_t> ids, bool of_step, float* to) {
   return AskInParts(table, columns, ids, [&](worker::RowSlot& slot, size_t values) {
-    slot.ask = worker::RowSlot::Ask::kLookUp;
+    slot.ask = of_step ? worker::RowSlot::Ask::kTake : worker::RowSlot::Ask::kLookUp;
     AskForRows();
     absl::Status found = AwaitRows();
     if (found.ok()) to = std::copy_n(slot.values(slot.rows), values, to);

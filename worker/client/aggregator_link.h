@@ -136,7 +136,7 @@ class AggregatorLink final : public RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status LookUpRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids,
-                          float* to) override;
+                          bool of_step, float* to) override;
   absl::Status WantRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids) override;
   uint32_t row_lookahead() const override { return RowsLookahead(launch_.record().job()); }
   absl::Status AddRows(uint32_t table, uint32_t columns, float rate, absl::Span<const uint64_t> ids,

@@ -62,10 +62,13 @@ class ClientRows {
   // finished and what other nodes have pushed by now. A rank that has finished a step waits until
   // the others of its node have, too. Between Start and Finish. Ids ascend, each once.
   virtual absl::Status LookUp(int table, absl::Span<const uint64_t> ids, float* to) = 0;
-  // Says which rows this rank will look up lookahead() steps after this one, or, between two steps,
-  // after the one to come: they come with the answers to what the step pushes, and a lookup of some
-  // of them in that step waits for no message. It sees the steps up to that push. Ids ascend, each
-  // once.
+  // The same for the rows of this step: those that Want has named for it have the weights that they
+  // came with, which lack the steps since.
+  virtual absl::Status Take(int table, absl::Span<const uint64_t> ids, float* to) = 0;
+  // Says which rows this rank will take lookahead() steps after this one, or, between two steps,
+  // after the one to come: they come with the answers to what the step pushes, and Take of some of
+  // them in that step waits for no message. What does not fit into rows.bytes_per_step, or into a
+  // message, does not come. Ids ascend, each once.
   virtual absl::Status Want(int table, absl::Span<const uint64_t> ids) = 0;
   virtual int lookahead() const = 0;  // the job's rows.lookahead
   // Adds gradients, ids.size() x columns sums over this rank's samples, to those of the step, for

@@ -93,9 +93,10 @@ class RankLink {
 
   // Rows of the job's tables, by their index in the layout; ids ascend, each once. Only in jobs
   // with servers. Looks rows up: blocks until `to` has their weights, ids.size() x columns values.
-  // May be called again after an error of AskInWaits.
+  // `of_step`: they may be those that were wanted for this step. May be called again after an error
+  // of AskInWaits.
   virtual absl::Status LookUpRows(uint32_t table, uint32_t columns, absl::Span<const uint64_t> ids,
-                                  float* to) {
+                                  bool of_step, float* to) {
     return NoRows();
   }
   // The rank will look these rows up row_lookahead() steps after this one, or the one to come: they

@@ -86,7 +86,8 @@ struct RowSlot {
     kLookUp = 1,  // writes the weights of `rows` rows to the values
     kAdd = 2,     // adds the values, `rows` gradients, to those of the rank's step
     kEnd = 3,     // the rank's step is complete
-    kWant = 4,    // the rank will look up `rows` rows after the step: only ids follow
+    kWant = 4,    // the rank will take `rows` rows after the step: only ids follow
+    kTake = 5,    // as kLookUp, for the step: rows may be those that were wanted for it
   };
   static constexpr size_t kBytes = kRowSlotBytes;
   static constexpr size_t kDataOffset = 64;

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from strata import _checks, errors
 from strata.rows import Constant, Normal, RowOptimizer, Table, Uniform, check_rate
+from strata.sampler import course
 
 _KINDS = (torch.int64, torch.int32)
 Batch = TypeVar("Batch")
@@ -179,7 +180,9 @@ def _gather(self: TableModule, ids: Tensor) -> tuple[Tensor, Tensor, int | None]
             f'table "{self.table.name}": id {int(distinct[-1])} is not below {self.ids_end}'
         )
     values = torch.empty(len(distinct), self.table.dim, dtype=torch.float32, device="cpu")
-    self.table._lookup(distinct.data_ptr(), len(distinct), values.data_ptr())
+    # In training rows of this step may have come with earlier answers; else they are asked for.
+    look = self.table._take if torch.is_grad_enabled() else self.table._lookup
+    look(distinct.data_ptr(), len(distinct), values.data_ptr())
     padding = self._place_of_padding(distinct)
     if torch.is_grad_enabled() and self.rows.requires_grad:
         values.requires_grad_()
@@ -324,24 +327,38 @@ def prefetch(
     the answers to the gradients of the batch before, so that `forward` need not ask for them; with
     the job's `rows.lookahead` above 1, of the batch so many before.
 
-    `ids` returns the ids of a batch by the table's name. One batch is one step. Raises
+    `ids` returns the ids of a batch by the table's name. One batch is one step. Batches are drawn
+    so many steps before their turn; a checkpoint has the position of those that had it. Raises
     `errors.InvalidArgument` naming a table that is not trained.
     """
     ahead: collections.deque[Batch] = collections.deque()
-    for batch in loader:
-        ahead.append(batch)
-        steps = max((module.table._lookahead for module in _trained.values()), default=1)
-        for name, wanted in ids(batch).items():
-            if name not in _trained:
-                raise errors.InvalidArgument(
-                    f'prefetch: table "{name}" is none of those that are trained'
-                )
+    try:
+        batches = iter(loader)
+        while True:
+            before = course.here()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                break
+            ahead.append(batch)
+            course.ahead.append(before)
+            steps = max((module.table._lookahead for module in _trained.values()), default=1)
+            for name, wanted in ids(batch).items():
+                if name not in _trained:
+                    raise errors.InvalidArgument(
+                        f'prefetch: table "{name}" is none of those that are trained'
+                    )
+                if len(ahead) > steps:
+                    flat = _trained[name]._checked(wanted)
+                    _trained[name].table._want(flat.data_ptr(), flat.numel())
             if len(ahead) > steps:
-                flat = _trained[name]._checked(wanted)
-                _trained[name].table._want(flat.data_ptr(), flat.numel())
-        if len(ahead) > steps:
+                course.ahead.popleft()
+                yield ahead.popleft()
+        while ahead:
+            course.ahead.popleft()
             yield ahead.popleft()
-    yield from ahead
+    finally:
+        course.ahead.clear()
 
 
 class Tables:

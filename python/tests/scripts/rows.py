@@ -1,6 +1,7 @@
 """Tables whose rows are on servers.
 
-usage: rows.py alone|async|sync|shared NAME [WORD...]|counts NODES RANKS_OF_NODE MODE [die]|misused
+usage: rows.py alone|async|sync|shared NAME [WORD...]|sampled NAME [die]
+       rows.py counts NODES RANKS_OF_NODE MODE [die]|misused
        rows.py WHAT
   alone, async, sync: trains a small factorization; leaves its rows in rows.ROLE.npz
   shared: trains it with a dense layer on a batch of which each rank has a part; leaves rows and
@@ -120,6 +121,33 @@ def shared(name, does_prefetch):
         np.savez(f"rows.{name}.npz", users=users, items=items, weight=weight)
 
 
+def sampled(name):
+    """Batches of a Sampler, which are fetched ahead."""
+    torch.manual_seed(3)
+    factors = Factors(st.RowwiseAdagrad(0.1))
+    optimizer = st.DistributedOptimizer(torch.optim.Adam(factors.parameters(), 0.1), factors)
+    draw = torch.Generator().manual_seed(7)
+    users = torch.randint(0, IDS, (160, 2), generator=draw)
+    items = torch.randint(0, IDS, (160,), generator=draw) * 10**15
+    data = torch.utils.data.TensorDataset(users, items)
+    sampler = st.Sampler(data, shuffle=True)
+    loader = torch.utils.data.DataLoader(data, 8, sampler=sampler)
+    ids_of = lambda batch: {"users": batch[0], "items": batch[1], "bias": batch[1]}  # noqa: E731
+    made = 0
+    for epoch in st.epochs(2):
+        sampler.set_epoch(epoch)
+        for users, items in st.prefetch(loader, ids_of):
+            die_once(made)
+            loss = (factors(users, items) - 1.0).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            made += 1
+    if os.environ["RANK"] == "0":
+        ids = np.arange(IDS)
+        np.savez(f"rows.{name}.npz", users=factors.users.table.lookup(ids), made=made)
+
+
 def look(*_):
     """A signal handler, which may run while the table waits for servers."""
     try:
@@ -212,6 +240,8 @@ if what in ("alone", "async", "sync"):
     matches(what)
 elif what == "shared":
     shared(sys.argv[2], "prefetch" in sys.argv)
+elif what == "sampled":
+    sampled(sys.argv[2])
 elif what == "counts":
     counts()
 elif what == "misused":

@@ -192,6 +192,12 @@ absl::StatusOr<proto::Resume> MakeResume(const std::string& dir, const Manifest&
     resume.add_object_of_chunk(find(PartKind::kShard, shard));
   }
   for (const uint32_t shard : from.placement().shard_of_bucket()) find(PartKind::kRows, shard);
+  for (const auto& [part, object] : index) {
+    if (part.piece == 0 || index.contains({part.kind, part.number, part.piece - 1})) continue;
+    status.Update(
+        absl::DataLossError(absl::StrFormat("the checkpoint of step %d has no object %d of rows %d",
+                                            resume.step(), part.piece - 1, part.number)));
+  }
   if (RanksKeepWeights(from.job())) find(PartKind::kShard, 0);
   const bool is_ring = from.job().exchange() == proto::Job::RING;
   for (int n = 0; is_ring && n < from.view().nodes_size(); ++n) find(PartKind::kShard, n);

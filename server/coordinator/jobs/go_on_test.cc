@@ -124,6 +124,10 @@ TEST(GoOn, RowsGoOnInTheirModeAndBuckets) {
   manifest.objects.erase(manifest.objects.begin());
   EXPECT_EQ(MakeResume("/c", manifest, from).status().message(),
             "the checkpoint of step 10 has no object of rows 0");
+  manifest.objects = {{.name = "clock-10/rows-0.0-1.0", .buckets = {0, 1}},
+                      {.name = "clock-10/rows-0.2-1.0", .buckets = {2, 3}}};
+  EXPECT_EQ(MakeResume("/c", manifest, from).status().message(),
+            "the checkpoint of step 10 has no object 1 of rows 0");
 }
 
 TEST(GoOn, ServersAreToldWhichObjectHasWhichChunk) {

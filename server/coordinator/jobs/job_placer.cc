@@ -117,7 +117,12 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
   SettleConnections(choice.servers, entry);
   const bool has_rows = entry->stored().record().layout().tables_size() > 0;
   if (has_rows) {
-    PlaceBuckets(entry->job().rows().buckets(), choice.servers, &placement->placement);
+    // A job that goes on has the checkpoint's: a bucket's pushes are counted as a whole.
+    const auto from =
+        static_cast<uint32_t>(entry->stored().resume().from().placement().shard_of_bucket_size());
+    const uint32_t buckets = entry->stored().record().has_resume() ? from : 0;
+    PlaceBuckets(buckets != 0 ? buckets : entry->job().rows().buckets(), choice.servers,
+                 &placement->placement);
   }
   const int shards = placement->placement.shard_endpoints_size();
   const uint32_t connections = ShardConnections(entry->stored().record());

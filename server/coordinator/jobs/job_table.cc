@@ -793,8 +793,6 @@ absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* en
   proto::JobRecord* record = entry->mutable_stored()->mutable_record();
   *record = std::move(goes_on);
   record->mutable_job()->set_chunk_elements(found.record.placement().chunk_elements());
-  const int buckets = found.record.placement().shard_of_bucket_size();
-  if (buckets > 0) record->mutable_job()->mutable_rows()->set_buckets(buckets);
   const uint64_t step = resume->step();
   proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();
   shown->set_resumed_dir(dir);

@@ -35,7 +35,7 @@ using worker::RowsCore;
 constexpr uint32_t kRowNodes = 4, kRowShards = 2, kRowShardsMax = 3, kRowBuckets = 8, kRowIds = 40;
 constexpr uint64_t kClocksOfCut = 2;  // between checkpoints
 constexpr uint64_t kPieceBytes = 96;  // some four rows
-constexpr uint64_t kRowSteps = 12;
+constexpr uint64_t kRowSteps = 16;
 // Invariants.
 constexpr char kOnce[] = "rows count exactly once";
 constexpr char kBitsOfSync[] = "rows have the bits of sync";
@@ -81,7 +81,7 @@ class RowsWorld {
         lookahead_(is_sync_ ? 1 : 1 + seed / 6 % 3),
         initial_(is_sync_ ? 0.5f : 4096.0f),
         mode_(mode),
-        turns_of_write_(seed % 3 == 0 ? 200 : 40) {
+        turns_of_write_(40 << seed % 3) {
     deaths_left_ = seed % 4 == 1 ? 1 : seed % 4 == 3 ? 2 : 0;
     is_cut_ = deaths_left_ > 0;
     Begin(kRowShards, nullptr);
@@ -344,7 +344,7 @@ class RowsWorld {
         }
         node.ids = node.later.contains(node.step) ? node.later[node.step] : DrawStep();
         node.does = Node::Does::kWaits;
-        node.core->LookUp(0, 0, node.ids, now_, &actions);
+        node.core->LookUp(0, 0, node.ids, /*of_step=*/true, now_, &actions);
         break;
       case Node::Does::kWaits:
         Take(&node);
@@ -392,9 +392,9 @@ class RowsWorld {
     if (is_async_) return sum;
     return is_on_arrival_ ? sum / kBatch / kRowNodes : sum / kRowNodes;
   }
-  // In sync, where the model knows whom a mean is over, one node may make fewer steps.
+  // One node may make fewer steps, where the model knows what its pushes count.
   uint64_t StepsOf(uint32_t n) const {
-    return is_sync_ && n == seed_ % (2 * kRowNodes) ? kRowSteps / 2 : kRowSteps;
+    return (is_sync_ || is_async_) && n == seed_ % (2 * kRowNodes) ? kRowSteps / 2 : kRowSteps;
   }
   // A row in sync after the clocks before `step`.
   float Expected(uint64_t id, uint64_t step) const {

@@ -61,17 +61,19 @@ absl::StatusOr<bool> NodeRows::Take(uint32_t local_rank, absl::Time now, CoreAct
   if (table >= core_.tables().size() || rows > RowSlot::RowsMax(core_.tables()[table].columns)) {
     return Error(local_rank, absl::StrFormat("asks for %d rows of table %d", rows, table));
   }
-  if (slot.ask == RowSlot::Ask::kLookUp) {
+  if (slot.ask == RowSlot::Ask::kLookUp || slot.ask == RowSlot::Ask::kTake) {
     rank.looks_up = true;
     rank.table = table;
     rank.rows = rows;
-    core_.LookUp(local_rank, table, absl::MakeConstSpan(slot.ids(), rows), now, actions);
+    const bool of_step = slot.ask == RowSlot::Ask::kTake;
+    core_.LookUp(local_rank, table, absl::MakeConstSpan(slot.ids(), rows), of_step, now, actions);
     return true;
   }
-  const bool wants = slot.ask == RowSlot::Ask::kWant;
-  absl::Status taken =
-      wants ? TakeWants(local_rank, table, rows) : TakeGradients(local_rank, table, rows);
-  if (!taken.ok()) return taken;
+  if (slot.ask == RowSlot::Ask::kWant) {
+    TakeWants(local_rank, table, rows);
+  } else if (absl::Status taken = TakeGradients(local_rank, table, rows); !taken.ok()) {
+    return taken;
+  }
   Answer(local_rank);
   return true;
 }
@@ -92,13 +94,12 @@ absl::Status NodeRows::TakeGradients(uint32_t local_rank, uint32_t table, uint32
                   added);
 }
 
-absl::Status NodeRows::TakeWants(uint32_t local_rank, uint32_t table, uint32_t rows) {
-  std::vector<uint64_t>& wants = ranks_[local_rank].wants[table];
+void NodeRows::TakeWants(uint32_t local_rank, uint32_t table, uint32_t rows) {
+  Rank& rank = ranks_[local_rank];
+  rank.wanted_bytes += RowBytes(rows, core_.tables()[table].columns);
+  if (!core_.CheckBytes(rank.wanted_bytes).ok()) return;  // they are looked up
   const uint64_t* const ids = memory_.row_slot(local_rank).ids();
-  wants.insert(wants.end(), ids, ids + rows);
-  return Prefixed(absl::StrFormat("rank %d: table \"%s\": wants ", first_rank_.value() + local_rank,
-                                  core_.tables()[table].name),
-                  core_.CheckBytes(RowBytes(wants.size(), core_.tables()[table].columns)));
+  rank.wants[table].insert(rank.wants[table].end(), ids, ids + rows);
 }
 
 std::vector<uint64_t> NodeRows::WantedOf(uint32_t table) const {
@@ -172,6 +173,7 @@ absl::Status NodeRows::PushStep(absl::Time now, CoreActions* actions) {
     rank.has_ended = false;
     for (rows::RowGradients& gradients : rank.gradients) gradients.Clear();
     for (std::vector<uint64_t>& wants : rank.wants) wants.clear();
+    rank.wanted_bytes = 0;
     std::fill(rank.rates.begin(), rank.rates.end(), 0.0f);
   }
   return absl::OkStatus();

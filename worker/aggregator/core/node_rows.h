@@ -46,12 +46,14 @@ class NodeRows {
     std::vector<rows::RowGradients> gradients;  // by table
     std::vector<float> rates;                   // by table, of those that have gradients
     std::vector<std::vector<uint64_t>> wants;   // by table: ids, in any order
+    uint64_t wanted_bytes = 0;                  // RowBytes of all that it wanted
   };
 
   // Returns false if the request has to wait.
   absl::StatusOr<bool> Take(uint32_t local_rank, absl::Time now, CoreActions* actions);
   absl::Status TakeGradients(uint32_t local_rank, uint32_t table, uint32_t rows);
-  absl::Status TakeWants(uint32_t local_rank, uint32_t table, uint32_t rows);
+  // What does not fit is not fetched.
+  void TakeWants(uint32_t local_rank, uint32_t table, uint32_t rows);
   // Returns the ids of a table that any rank wants, ascending, each once.
   std::vector<uint64_t> WantedOf(uint32_t table) const;
   void Answer(uint32_t local_rank);

@@ -89,9 +89,14 @@ STRATA_API strata_code strata_distinct_ids(strata_table* table, const int64_t* i
 /* Writes the weights of each row to `rows`: count x columns values. Ids may be repeated. */
 STRATA_API strata_code strata_lookup_rows(strata_table* table, const int64_t* ids, uint64_t count,
                                           float* rows);
-/* Says which rows this rank looks up strata_rows_lookahead() steps after this one, or, between two
+/* The same for the rows of this step: those that strata_want_rows has named for it have the weights
+ * that they came with, which lack the steps since. */
+STRATA_API strata_code strata_take_rows(strata_table* table, const int64_t* ids, uint64_t count,
+                                        float* rows);
+/* Says which rows this rank takes strata_rows_lookahead() steps after this one, or, between two
  * steps, after the one to come. If servers have them they come with the answers to the step's
- * gradients. Ids may be repeated. No effect on a table in this process. */
+ * gradients, but for more than fit into rows.bytes_per_step or a message. Ids may be repeated. No
+ * effect on a table in this process. */
 STRATA_API strata_code strata_want_rows(strata_table* table, const int64_t* ids, uint64_t count);
 /* Returns the job's rows.lookahead; 1: the table is in this process, or null. */
 STRATA_API uint32_t strata_rows_lookahead(strata_table* table);

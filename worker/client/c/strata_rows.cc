@@ -163,18 +163,22 @@ absl::Status CheckAscending(const int64_t* ids, uint64_t count) {
   return ascend.ok() ? CheckIds(ids, std::min<uint64_t>(count, 1)) : ascend;
 }
 
+// LookUp or Take.
+using LookUpCall = absl::Status (ClientRows::*)(int, absl::Span<const uint64_t>, float*);
+
 // Ids may be repeated, and in any order.
-absl::Status LookUpOnServers(Table& on, absl::Span<const uint64_t> ids, float* to) {
+absl::Status LookUpOnServers(Table& on, LookUpCall look, absl::Span<const uint64_t> ids,
+                             float* to) {
   ClientRows& servers = on.client->client->rows();
   if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end()) {
-    return servers.LookUp(on.index, ids, to);
+    return (servers.*look)(on.index, ids, to);
   }
   std::vector<uint64_t> distinct(ids.size());
   std::vector<int64_t> places(ids.size());
   distinct.resize(rows::UniqueIds(ids, distinct.data(), places.data()));
   const size_t columns = on.rows->spec().columns;
   std::vector<float> found(distinct.size() * columns);
-  absl::Status status = servers.LookUp(on.index, distinct, found.data());
+  absl::Status status = (servers.*look)(on.index, distinct, found.data());
   for (size_t i = 0; i < ids.size() && status.ok(); ++i) {
     std::copy_n(&found[static_cast<size_t>(places[i]) * columns], columns, to + i * columns);
   }
@@ -265,18 +269,34 @@ strata_code strata_distinct_ids(strata_table* table, const int64_t* ids, uint64_
   });
 }
 
-strata_code strata_lookup_rows(strata_table* table, const int64_t* ids, uint64_t count,
-                               float* rows) {
-  return RunOn(table, "strata_lookup_rows", [&](Table& on) {
+namespace strata::client {
+namespace {
+
+strata_code LookUpWith(LookUpCall look, const char* call, strata_table* table, const int64_t* ids,
+                       uint64_t count, float* rows) {
+  return RunOn(table, call, [&](Table& on) {
     if (absl::Status valid = CheckIds(ids, count); !valid.ok()) return valid;
     if (on.client != nullptr) {
-      return strata::client::CallOn(on.client, "strata_lookup_rows", [&] {
-        return strata::client::LookUpOnServers(on, Unsigned(ids, count), rows);
-      });
+      return CallOn(on.client, call,
+                    [&] { return LookUpOnServers(on, look, Unsigned(ids, count), rows); });
     }
     on.rows->Lookup(Unsigned(ids, count), rows);
     return absl::OkStatus();
   });
+}
+
+}  // namespace
+}  // namespace strata::client
+
+strata_code strata_lookup_rows(strata_table* table, const int64_t* ids, uint64_t count,
+                               float* rows) {
+  return strata::client::LookUpWith(&strata::client::ClientRows::LookUp, "strata_lookup_rows",
+                                    table, ids, count, rows);
+}
+
+strata_code strata_take_rows(strata_table* table, const int64_t* ids, uint64_t count, float* rows) {
+  return strata::client::LookUpWith(&strata::client::ClientRows::Take, "strata_take_rows", table,
+                                    ids, count, rows);
 }
 
 strata_code strata_want_rows(strata_table* table, const int64_t* ids, uint64_t count) {

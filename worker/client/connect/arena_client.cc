@@ -374,13 +374,21 @@ absl::Status ArenaClient::ExpectRows(int table, absl::Span<const uint64_t> ids,
 }
 
 absl::Status ArenaClient::LookUp(int table, absl::Span<const uint64_t> ids, float* to) {
-  constexpr char kCall[] = "rows().LookUp";
-  if (absl::Status status = ExpectTraining(kCall); !status.ok()) return status;
-  if (absl::Status status = ExpectRows(table, ids, kCall); !status.ok()) return status;
+  return LookUpRows("rows().LookUp", table, ids, /*of_step=*/false, to);
+}
+
+absl::Status ArenaClient::Take(int table, absl::Span<const uint64_t> ids, float* to) {
+  return LookUpRows("rows().Take", table, ids, /*of_step=*/true, to);
+}
+
+absl::Status ArenaClient::LookUpRows(const char* call, int table, absl::Span<const uint64_t> ids,
+                                     bool of_step, float* to) {
+  if (absl::Status status = ExpectTraining(call); !status.ok()) return status;
+  if (absl::Status status = ExpectRows(table, ids, call); !status.ok()) return status;
   BeginForward();
   Stopwatch watch(&waited_, &clock_);
   return ReportFailure(
-      link_->LookUpRows(static_cast<uint32_t>(table), tables_[table].columns, ids, to));
+      link_->LookUpRows(static_cast<uint32_t>(table), tables_[table].columns, ids, of_step, to));
 }
 
 absl::Status ArenaClient::Want(int table, absl::Span<const uint64_t> ids) {

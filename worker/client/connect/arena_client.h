@@ -134,6 +134,7 @@ class ArenaClient final : public Client,
 
   absl::StatusOr<int> Add(const rows::TableSpec& table) override;
   absl::Status LookUp(int table, absl::Span<const uint64_t> ids, float* to) override;
+  absl::Status Take(int table, absl::Span<const uint64_t> ids, float* to) override;
   absl::Status Want(int table, absl::Span<const uint64_t> ids) override;
   int lookahead() const override { return static_cast<int>(link_->row_lookahead()); }
   absl::Status Push(int table, absl::Span<const uint64_t> ids, const float* gradients,
@@ -147,6 +148,8 @@ class ArenaClient final : public Client,
   absl::Status ExpectTensor(int tensor, const char* call) const;
   // Checks a call about rows of a table.
   absl::Status ExpectRows(int table, absl::Span<const uint64_t> ids, const char* call) const;
+  absl::Status LookUpRows(const char* call, int table, absl::Span<const uint64_t> ids, bool of_step,
+                          float* to);
   // The common part of BeginStep and BeginStepAt.
   absl::Status Begin(const char* call, uint32_t samples, float rate);
   // Errors: FailedPrecondition: the program does not support tensors where the job has them.

@@ -98,15 +98,10 @@ absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums,
                             absl::Span<const wire::RowsSection> wanted, uint32_t samples,
                             absl::Time now, CoreActions* actions) {
   STRATA_REQUIRE(!is_pushing());
-  for (const auto& rows : {sums, wanted}) {
-    uint64_t bytes = 0;
-    for (const wire::RowsSection& of_table : rows) {
-      bytes += RowBytes(of_table.ids.size(), columns_[of_table.table]);
-    }
-    if (absl::Status few = CheckBytes(bytes); !few.ok()) return NamedBy(options_.node, few);
-  }
+  if (absl::Status few = CheckBytes(BytesOf(sums)); !few.ok()) return NamedBy(options_.node, few);
   const std::vector<Divided> pushed = DivideByBucket(sums);
   std::vector<Divided> asked = DivideByBucket(wanted);
+  if (!CheckBytes(BytesOf(wanted)).ok() || !Fit(pushed, asked)) asked.clear();
   unanswered_ = static_cast<uint32_t>(buckets_.size());
   for (uint32_t bucket = 0; bucket < buckets_.size(); ++bucket) {
     absl::Status sent = PushTo(bucket, pushed, asked, samples, now, actions);
@@ -122,6 +117,29 @@ absl::Status RowsCore::Push(absl::Span<const wire::RowsSection> sums,
   }
   ++clock_;
   return absl::OkStatus();
+}
+
+uint64_t RowsCore::BytesOf(absl::Span<const wire::RowsSection> rows) const {
+  uint64_t bytes = 0;
+  for (const wire::RowsSection& of_table : rows) {
+    bytes += RowBytes(of_table.ids.size(), columns_[of_table.table]);
+  }
+  return bytes;
+}
+
+bool RowsCore::Fit(const std::vector<Divided>& sums, const std::vector<Divided>& wanted) const {
+  // Of a section besides ids and values.
+  constexpr uint64_t kSectionBytes = 32;
+  for (uint32_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    uint64_t bytes = 0;
+    for (const auto* divided : {&sums, &wanted}) {
+      for (const Divided& of : *divided) {
+        bytes += kSectionBytes + RowBytes(of.places[bucket].size(), columns_[of.rows->table]);
+      }
+    }
+    if (bytes > kFramePayloadBytesMax) return false;
+  }
+  return true;
 }
 
 absl::Status RowsCore::CheckBytes(uint64_t bytes) const {
@@ -234,11 +252,11 @@ bool RowsCore::FindPrefetched(uint32_t table, absl::Span<const uint64_t> ids,
 }
 
 void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_t> ids,
-                      absl::Time now, CoreActions* actions) {
+                      bool of_step, absl::Time now, CoreActions* actions) {
   STRATA_REQUIRE(!open_.contains(request));
   // The last push's answers may have the rows, and what was fetched further ahead is there already.
-  const bool must_wait = is_pushing() && lookahead_ == 1;
-  if (Bytes weights; !must_wait && !ids.empty() && FindPrefetched(table, ids, &weights)) {
+  const bool may_be_here = of_step && !ids.empty() && (!is_pushing() || lookahead_ > 1);
+  if (Bytes weights; may_be_here && FindPrefetched(table, ids, &weights)) {
     prefetched_rows_ += ids.size();
     asked_rows_ += ids.size();
     Places all(ids.size());
@@ -249,7 +267,7 @@ void RowsCore::LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_
                              .is_last = true});
   }
   if (is_pushing()) {
-    waiting_.push_back({request, table, {ids.begin(), ids.end()}});
+    waiting_.push_back({request, table, of_step, {ids.begin(), ids.end()}});
     return;
   }
   if (ids.empty()) return found_.push_back({.request = request, .is_last = true});
@@ -358,7 +376,7 @@ absl::Status RowsCore::OnAnswer(const ShardLink& link, const wire::Header& asked
       refused_ += frame.header.sample_count;
       if (--unanswered_ > 0) return absl::OkStatus();
       for (const Waiting& lookup : std::exchange(waiting_, {})) {
-        LookUp(lookup.request, lookup.table, lookup.ids, now, actions);
+        LookUp(lookup.request, lookup.table, lookup.ids, lookup.of_step, now, actions);
       }
       return absl::OkStatus();
     case Op::kLookup:

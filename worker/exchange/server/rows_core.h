@@ -37,9 +37,10 @@ class RowsCore final : public LinkCore {
   const std::vector<rows::TableSpec>& tables() const { return tables_; }
 
   // Pushes the node's next step: for each of some tables, ascending, the sums of its rows'
-  // gradients, and the ids of rows that are wanted `rows.lookahead` steps later: lookups of these
-  // are then answered here. Everything is copied. Errors: InvalidArgument: CheckBytes of either, or
-  // a bucket's rows do not fit into a frame. REQUIRES: !is_pushing().
+  // gradients, and the ids of rows that are wanted `rows.lookahead` steps later: that step's
+  // lookups of these are then answered here. Wanted rows that do not fit are left out. Everything
+  // is copied. Errors: InvalidArgument: CheckBytes, or a bucket's rows do not fit into a frame.
+  // REQUIRES: !is_pushing().
   absl::Status Push(absl::Span<const wire::RowsSection> sums,
                     absl::Span<const wire::RowsSection> wanted, uint32_t samples, absl::Time now,
                     CoreActions* actions);
@@ -48,10 +49,11 @@ class RowsCore final : public LinkCore {
   // Returns whether part of the last push is unanswered.
   bool is_pushing() const { return unanswered_ > 0; }
 
-  // Looks up rows of a table; `ids` ascend, each once, and are copied. What has come is in
-  // TakeFound. REQUIRES: no other lookup has this `request` until all of its rows have come.
-  void LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_t> ids, absl::Time now,
-              CoreActions* actions);
+  // Looks up rows of a table; `ids` ascend, each once, and are copied. `of_step`: those that were
+  // wanted for this step may be as they came. What has come is in TakeFound. REQUIRES: no other
+  // lookup has this `request` until all of its rows have come.
+  void LookUp(uint32_t request, uint32_t table, absl::Span<const uint64_t> ids, bool of_step,
+              absl::Time now, CoreActions* actions);
   // Some rows of a lookup.
   struct Found {
     uint32_t request = 0;
@@ -91,6 +93,7 @@ class RowsCore final : public LinkCore {
   };
   struct Waiting {
     uint32_t request = 0, table = 0;
+    bool of_step = false;
     std::vector<uint64_t> ids;
   };
   // Some rows of one table: their places among all rows of a call.
@@ -111,6 +114,9 @@ class RowsCore final : public LinkCore {
 
   uint32_t BucketOf(uint32_t table, uint64_t id) const;
   std::vector<Divided> DivideByBucket(absl::Span<const wire::RowsSection> rows) const;
+  uint64_t BytesOf(absl::Span<const wire::RowsSection> rows) const;
+  // Returns whether wanted rows may be fetched together with what is pushed.
+  bool Fit(const std::vector<Divided>& sums, const std::vector<Divided>& wanted) const;
   absl::Status PushTo(uint32_t bucket, const std::vector<Divided>& sums,
                       const std::vector<Divided>& wanted, uint32_t samples, absl::Time now,
                       CoreActions* actions);

@@ -142,7 +142,7 @@ TEST_F(RowsCoreTest, EachBucketGetsItsRowsOfAStepOrAnEmptyFrame) {
 TEST_F(RowsCoreTest, RowsThatAPushWantsAreThereForTheLookupsAfterIt) {
   const std::vector<uint64_t> ids = {1, 2, 3, 4, 5, 6};
   ASSERT_TRUE(core_->Push({}, {{.table = 1, .ids = ids}}, 1, now_, &actions_).ok());
-  core_->LookUp(0, 1, {2, 5}, now_, &actions_);  // waits for the answers
+  core_->LookUp(0, 1, {2, 5}, /*of_step=*/true, now_, &actions_);  // waits for the answers
   for (const auto& [bucket, action] : Sent()) {
     std::vector<float> values;
     for (const uint64_t id : ids) {
@@ -161,12 +161,12 @@ TEST_F(RowsCoreTest, RowsThatAPushWantsAreThereForTheLookupsAfterIt) {
   EXPECT_EQ(std::vector<float>(weights, weights + 4), (std::vector<float>{2, 20, 5, 50}));
   EXPECT_EQ(core_->prefetched(), 2u);
   // Others are asked for, and so is all after the next push.
-  core_->LookUp(0, 1, {2, 7}, now_, &actions_);
+  core_->LookUp(0, 1, {2, 7}, /*of_step=*/true, now_, &actions_);
   EXPECT_FALSE(Sent().empty());
   EXPECT_TRUE(core_->TakeFound().empty());
   ASSERT_TRUE(core_->Push({}, {}, 1, now_, &actions_).ok());
   for (const auto& [bucket, action] : Sent()) Answer(action, Op::kAnswer);
-  core_->LookUp(1, 1, {2}, now_, &actions_);
+  core_->LookUp(1, 1, {2}, /*of_step=*/true, now_, &actions_);
   EXPECT_FALSE(Sent().empty());
 }
 
@@ -218,9 +218,9 @@ TEST_F(RowsCoreTest, AShardWhoseLinkForRowsIsDownIsShownAsNotConnected) {
 
 TEST_F(RowsCoreTest, RowsComeBackToTheirPlacesAndLookupsAreMatchedByTheirNumber) {
   const std::vector<uint64_t> ids = {1, 2, 3, 4, 5, 6, 7, 8};
-  core_->LookUp(0, 1, ids, now_, &actions_);
+  core_->LookUp(0, 1, ids, /*of_step=*/true, now_, &actions_);
   const std::vector<WireAction> first = Take();
-  core_->LookUp(1, 1, ids, now_, &actions_);
+  core_->LookUp(1, 1, ids, /*of_step=*/true, now_, &actions_);
   const std::vector<WireAction> second = Take();
   EXPECT_EQ(first.size(), 2u);  // one frame to each shard
   std::vector<std::vector<float>> found(2, std::vector<float>(16));
@@ -252,7 +252,7 @@ TEST_F(RowsCoreTest, RowsComeBackToTheirPlacesAndLookupsAreMatchedByTheirNumber)
       EXPECT_EQ(rows[2 * i + 1], -static_cast<float>(ids[i]));
     }
   }
-  core_->LookUp(0, 0, {}, now_, &actions_);
+  core_->LookUp(0, 0, {}, /*of_step=*/true, now_, &actions_);
   EXPECT_TRUE(Sent().empty());
   EXPECT_TRUE(core_->TakeFound().at(0).is_last);
   EXPECT_TRUE(status_.ok());
@@ -261,7 +261,7 @@ TEST_F(RowsCoreTest, RowsComeBackToTheirPlacesAndLookupsAreMatchedByTheirNumber)
 TEST_F(RowsCoreTest, ARetryIsOfTheLookupOrOfThePushThatItNames) {
   uint64_t id = 0;
   while (BucketOf(id) != 0) ++id;
-  core_->LookUp(0, 0, {id}, now_, &actions_);
+  core_->LookUp(0, 0, {id}, /*of_step=*/true, now_, &actions_);
   const WireAction lookup = Sent()[0];
   ASSERT_TRUE(core_->Push({}, {}, 1, now_, &actions_).ok());
   const WireAction push = Sent()[0];
@@ -280,7 +280,7 @@ TEST_F(RowsCoreTest, ARetryIsOfTheLookupOrOfThePushThatItNames) {
 TEST_F(RowsCoreTest, ALookupWaitsForTheAnswersToThePushBefore) {
   ASSERT_TRUE(core_->Push({}, {}, 1, now_, &actions_).ok());
   const auto push = Sent();
-  core_->LookUp(0, 0, {1}, now_, &actions_);
+  core_->LookUp(0, 0, {1}, /*of_step=*/true, now_, &actions_);
   EXPECT_TRUE(Sent().empty());
   for (const auto& [bucket, action] : push) {
     EXPECT_TRUE(Sent().empty());
@@ -302,7 +302,7 @@ TEST_F(RowsCoreTest, AfterTheLastPushShardsLearnThatNoneFollows) {
 }
 
 TEST_F(RowsCoreTest, WhatGoesWrongNamesNodeBucketAndServer) {
-  core_->LookUp(0, 0, {1, 2, 3, 4}, now_, &actions_);
+  core_->LookUp(0, 0, {1, 2, 3, 4}, /*of_step=*/true, now_, &actions_);
   const auto sent = Sent();
   Answer(sent.begin()->second, Op::kRows, {1, 2, 3, 4, 5});
   EXPECT_EQ(status_.message().substr(0, 16), "node 0: server t");
