@@ -1,5 +1,6 @@
-// The readers of checkpoints' chunks: refuse a file, or return images that are written and read
-// again as the same ones. The one that reads in pieces takes what the other takes.
+// The readers of checkpoints' chunks and of their rows: refuse a file, or return images that are
+// written and read again as the same ones. The one that reads chunks in pieces takes what the other
+// takes.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/image/image_bytes.h"
 #include "common/image/image_file.h"
+#include "common/image/rows_image.h"
 #include "tests/fuzz/check.h"
 
 namespace {
@@ -28,10 +30,24 @@ absl::StatusOr<std::vector<strata::ChunkImage>> ReadInPieces(const std::string& 
   return images;
 }
 
+void CheckRows(const std::string& file) {
+  const auto rows = strata::ParseRowsImageFile(strata::OwnBytes(file), "fuzz");
+  if (!rows.ok()) {
+    FUZZ_CHECK(rows.status().code() == absl::StatusCode::kInvalidArgument);
+    FUZZ_CHECK(rows.status().message().find("fuzz: ") == 0);
+    return;
+  }
+  const std::string once = strata::Joined(strata::MakeRowsImageFile(*rows));
+  const auto again = strata::ParseRowsImageFile(strata::OwnBytes(once), "again");
+  FUZZ_CHECK(again.ok());
+  FUZZ_CHECK(strata::Joined(strata::MakeRowsImageFile(*again)) == once);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string file(reinterpret_cast<const char*>(data), size);
+  CheckRows(file);
   const auto images = strata::ParseImageFile(strata::OwnBytes(file), "fuzz");
   const auto in_pieces = ReadInPieces(file);
   FUZZ_CHECK(in_pieces.ok() == images.ok());

@@ -156,6 +156,19 @@ def image_files(write):
     write("image_fuzz", "not_finite", safetensors(
         {"__metadata__": {**format_name, "0": counts()}, "0/weights": tensor(0)},
         struct.pack("<f", float("nan"))))
+    facts = {"clock": 5, "buckets": 4, "last": True,
+             "parts": [{"bucket": 1, "version": 5, "applied": [5, 6]}],
+             "tables": [{"table": 0, "name": "items", "columns": 1, "state": 1}]}
+    columns = {"ids": ("I64", [1]), "weights": ("F32", [1, 1]), "state": ("F32", [1, 1]),
+               "clocks": ("I32", [1]), "pushes": ("I32", [1])}
+    head, at = {"__metadata__": {"format": "strata-rows-1", "rows": json.dumps(facts)}}, 0
+    for name, (dtype, shape) in columns.items():
+        end = at + (8 if dtype == "I64" else 4)
+        head[f"0/{name}"] = {"dtype": dtype, "shape": shape, "data_offsets": [at, end]}
+        at = end
+    row = struct.pack("<qffii", 9, 0.5, 0.25, 4, 1)
+    write("image_fuzz", "rows", safetensors(head, row))
+    write("image_fuzz", "rows_id_below_0", safetensors(head, b"\xff" * 8 + row[8:]))
 
 
 def node_image_files(write):
