@@ -182,7 +182,9 @@ const char* TakeTable(RowTensors* tensors, TableRows* rows) {
   if (std::any_of(rows->ids.begin(), rows->ids.end(), [](uint64_t id) { return id >> 63 != 0; })) {
     return "has an id below 0";
   }
-  return AreFinite(rows->weights) ? nullptr : "holds NaN or infinity";
+  const auto is_nan = [](float x) { return std::isnan(x); };
+  const bool has_nan = std::any_of(rows->state.begin(), rows->state.end(), is_nan);
+  return AreFinite(rows->weights) && !has_nan ? nullptr : "holds NaN or infinity";
 }
 
 // Adds a tensor whose values go into the file as they are, and keeps them alive.

@@ -91,6 +91,9 @@ TEST(RowsImageFile, WhatIsWrongIsNamed) {
             "f: table \"users\" (1) has an id below 0");
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(why(with([](RowsImage& image) { image.tables[0].state[1] = kInfinity; })), "");
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(why(with([](RowsImage& image) { image.tables[0].state[1] = kNan; })),
+            "f: table \"users\" (1) holds NaN or infinity");
   EXPECT_EQ(why(with([](RowsImage& image) { image.tables[0].weights[1] = kInfinity; })),
             "f: table \"users\" (1) holds NaN or infinity");
   EXPECT_TRUE(

@@ -211,6 +211,7 @@ def _used_batches() -> Callable[[int], int]:
     def used(drawn: int) -> int:
         draws_ahead = loader()
         # The one that it is about to hand out is not used yet.
-        return drawn if draws_ahead is None else max(0, int(draws_ahead._rcvd_idx) - 1)
+        given = drawn if draws_ahead is None else max(0, int(draws_ahead._rcvd_idx) - 1)
+        return max(0, given - _sampler.course.held)
 
     return used

@@ -45,6 +45,45 @@ def order(samples: int, shuffle: bool, seed: int, epoch: int) -> np.ndarray[Any,
     return np.random.default_rng([seed, epoch]).permutation(samples)
 
 
+class Ahead:
+    """Batches that were drawn and have not had their turn, and where samplers were before each."""
+
+    def __init__(self) -> None:
+        self._batches: collections.deque[dict[int, dict[str, Any]]] = collections.deque()
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @property
+    def positions(self) -> dict[int, dict[str, Any]]:
+        """By number: where a sampler was before the oldest batch that was drawn from it."""
+        positions: dict[int, dict[str, Any]] = {}
+        for batch in reversed(self._batches):
+            positions.update(batch)
+        return positions
+
+    def draw(self, batches: Iterator[Any]) -> Any:
+        """Returns the next batch. Raises StopIteration: there is none."""
+        client = process.client
+        keeps = client is not None and client.has_checkpoints
+        before = course.positions() if keeps else []
+        batch = next(batches)
+        drawn_from: dict[int, dict[str, Any]] = {}
+        for number, now in enumerate(course.positions() if keeps else []):
+            old = before[number] if number < len(before) else None
+            if now is None or now == old:
+                continue
+            is_first = old is None or old["pass"] != now["pass"]
+            begin = course.begin_of_pass(number)
+            drawn_from[number] = {**now, "position": begin} if is_first or old is None else old
+        self._batches.append(drawn_from)
+        return batch
+
+    def take(self) -> None:
+        """The oldest batch has its turn."""
+        self._batches.popleft()
+
+
 class _Course:
     """The positions of all samplers of this process, for checkpoints, by the order of their
     creation."""
@@ -59,8 +98,7 @@ class _Course:
         self.on_reached: Callable[[], None] = lambda: None
         """Called when the sampler that was in use comes to where the checkpoint has it."""
         self.has_drawn = False
-        self.ahead: collections.deque[dict[str, Any]] = collections.deque()
-        """The state before each batch that was drawn and has not had its turn yet."""
+        self._ahead: list[Ahead] = []
         self.drawn = 0
         """How many samples this process has drawn for training."""
         self._is_over = False  # what a sampler goes through was made before this process began
@@ -189,14 +227,12 @@ class _Course:
     def state(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Returns the positions of all samplers, and which one is in use. `before`: their positions
         at the end of the last step, which hold for those that have begun no pass since."""
-        if self.ahead:
-            return self.ahead[0]
-        return self.here(before)
-
-    def here(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The same with batches that have not had their turn."""
-        samplers = [reference() for reference in self._samplers]
-        positions = [None if sampler is None else sampler._position() for sampler in samplers]
+        positions = self.positions()
+        for ahead in self._ahead:
+            for number, drawn_from in ahead.positions.items():
+                here = positions[number]
+                if here is not None and here["pass"] == drawn_from["pass"]:
+                    positions[number] = drawn_from
         for number, old in enumerate(before["samplers"] if before else []):
             new = positions[number]
             if old is not None and (new is None or new["pass"] == old["pass"]):
@@ -205,6 +241,29 @@ class _Course:
         if self._loop is not None:
             state["loop"] = list(self._loop)
         return state
+
+    def positions(self) -> list[dict[str, Any] | None]:
+        """Returns where each sampler is, with what was drawn ahead."""
+        samplers = [reference() for reference in self._samplers]
+        return [None if sampler is None else sampler._position() for sampler in samplers]
+
+    def begin_ahead(self) -> Ahead:
+        """Something begins to draw batches before their turn, until `end_ahead`."""
+        self._ahead.append(Ahead())
+        return self._ahead[-1]
+
+    def end_ahead(self, ahead: Ahead) -> None:
+        self._ahead = [one for one in self._ahead if one is not ahead]
+
+    @property
+    def held(self) -> int:
+        """How many batches were drawn and have not had their turn."""
+        return sum(len(ahead) for ahead in self._ahead)
+
+    def begin_of_pass(self, number: int) -> int:
+        """Returns the sample that a sampler's newest pass has begun with."""
+        sampler = self._samplers[number]()
+        return 0 if sampler is None else sampler._first
 
     def go_on(self, state: Mapping[str, Any]) -> None:
         """Makes samplers continue from a state, including samplers created later."""

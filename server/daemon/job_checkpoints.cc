@@ -91,7 +91,8 @@ PartWriter::Part PartOf(ShardRowsPiece piece) {
   part.problem = piece.problem;
   part.goes_on = !piece.is_last;
   for (const BucketImage& bucket : piece.parts) part.buckets.push_back(bucket.bucket);
-  if (piece.rest != nullptr && !piece.is_last) {
+  // With the last piece of one copy another one may begin, which has waited for it.
+  if (piece.rest != nullptr && (!piece.is_last || piece.rest->cuts().has_rest())) {
     part.next = [job = piece.job, shard = piece.shard, tables = piece.tables, rest = piece.rest] {
       std::optional<RowsPiece> next = rest->cuts().TakeRest();
       STRATA_REQUIRE(next.has_value());

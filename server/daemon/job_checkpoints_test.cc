@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/store.h"
+#include "server/shard/shard_rows.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -492,6 +493,32 @@ TEST_F(JobCheckpointsTest, PiecesOfRowsAreOnePartAndComeBackToTheShardsThatHaveT
   EXPECT_EQ(taken[0].parts[0].bucket, 2u);
   record.mutable_resume()->set_clock(11);
   EXPECT_THAT(load(0).message(), HasSubstr("its rows are of clock 10, not 11"));
+}
+
+TEST_F(JobCheckpointsTest, WhatIsLeftOfAJobsRowsIsWrittenAndTheCopyThatWaitedForIt) {
+  RowsPlan plan;
+  plan.tables = {{.name = "items", .columns = 2, .capacity = 100}};
+  plan.columns = {2};
+  plan.buckets = {0};
+  plan.cut_every = 2;
+  std::shared_ptr<ShardRows> rows = *ShardRows::Create(plan, 1);
+  for (const uint64_t clock : {2, 4, 6, 8}) rows->cuts().OnClock(0, clock, clock, {});
+  EXPECT_EQ(rows->cuts().Take().size(), 2u);  // and no more while they are not written
+  ShardRowsPiece piece;
+  static_cast<RowsPiece&>(piece) = *rows->cuts().TakeRest();
+  piece.job = JobId(1);
+  piece.shard = ShardId(0);
+  piece.tables = std::make_shared<const std::vector<rows::TableSpec>>(plan.tables);
+  piece.rest = std::move(rows);
+  checkpoints_.Begin(Record());
+  checkpoints_.OnRows(std::move(piece));
+  const std::vector<proto::CheckpointPart> parts = AwaitParts(2);
+  EXPECT_EQ(parts[0].clock(), 6);
+  EXPECT_EQ(parts[1].clock(), 8);
+  for (const proto::CheckpointPart& part : parts) {
+    EXPECT_EQ(part.error(), "");
+    EXPECT_EQ(part.pieces_size(), 1);
+  }
 }
 
 TEST_F(JobCheckpointsTest, APartOfRowsOfWhichAPieceFailsIsToldOnceAndItsOtherPiecesAreNotWritten) {

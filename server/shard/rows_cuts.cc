@@ -56,6 +56,8 @@ void RowsCuts::OnClock(size_t index, uint64_t clock, uint64_t version,
       Add(&waiting_, due, index, image);
     } else if (due <= given_up_) {
       continue;
+    } else if (due + plan_.cut_every <= clock) {
+      GiveUp(due, absl::StrFormat("step %d came at once, as a node has ended", clock));
     } else if (due >= UINT32_MAX) {
       GiveUp(due, "rows have clocks of 32 bits");
     } else if (!open_) {

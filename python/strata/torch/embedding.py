@@ -180,8 +180,9 @@ def _gather(self: TableModule, ids: Tensor) -> tuple[Tensor, Tensor, int | None]
             f'table "{self.table.name}": id {int(distinct[-1])} is not below {self.ids_end}'
         )
     values = torch.empty(len(distinct), self.table.dim, dtype=torch.float32, device="cpu")
-    # In training rows of this step may have come with earlier answers; else they are asked for.
-    look = self.table._take if torch.is_grad_enabled() else self.table._lookup
+    # In training rows of this step may have come with earlier answers; after eval() they are asked
+    # for.
+    look = self.table._take if self.training else self.table._lookup
     look(distinct.data_ptr(), len(distinct), values.data_ptr())
     padding = self._place_of_padding(distinct)
     if torch.is_grad_enabled() and self.rows.requires_grad:
@@ -328,37 +329,37 @@ def prefetch(
     the job's `rows.lookahead` above 1, of the batch so many before.
 
     `ids` returns the ids of a batch by the table's name. One batch is one step. Batches are drawn
-    so many steps before their turn; a checkpoint has the position of those that had it. Raises
-    `errors.InvalidArgument` naming a table that is not trained.
+    so many steps before their turn; a checkpoint has the position of those that had it, and what a
+    batch draws at random in this process is drawn anew. Raises `errors.InvalidArgument` naming a
+    table that is not trained.
     """
-    ahead: collections.deque[Batch] = collections.deque()
+    held: collections.deque[Batch] = collections.deque()
+    drawn = course.begin_ahead()
     try:
         batches = iter(loader)
         while True:
-            before = course.here()
             try:
-                batch = next(batches)
+                batch = drawn.draw(batches)
             except StopIteration:
                 break
-            ahead.append(batch)
-            course.ahead.append(before)
+            held.append(batch)
             steps = max((module.table._lookahead for module in _trained.values()), default=1)
             for name, wanted in ids(batch).items():
                 if name not in _trained:
                     raise errors.InvalidArgument(
                         f'prefetch: table "{name}" is none of those that are trained'
                     )
-                if len(ahead) > steps:
+                if len(held) > steps:
                     flat = _trained[name]._checked(wanted)
                     _trained[name].table._want(flat.data_ptr(), flat.numel())
-            if len(ahead) > steps:
-                course.ahead.popleft()
-                yield ahead.popleft()
-        while ahead:
-            course.ahead.popleft()
-            yield ahead.popleft()
+            if len(held) > steps:
+                drawn.take()
+                yield held.popleft()
+        while held:
+            drawn.take()
+            yield held.popleft()
     finally:
-        course.ahead.clear()
+        course.end_ahead(drawn)
 
 
 class Tables:

@@ -133,19 +133,26 @@ def sampled(name):
     sampler = st.Sampler(data, shuffle=True)
     loader = torch.utils.data.DataLoader(data, 8, sampler=sampler)
     ids_of = lambda batch: {"users": batch[0], "items": batch[1], "bias": batch[1]}  # noqa: E731
-    made = 0
+    others = st.Sampler(40, shuffle=True)
+    made, used = 0, []
     for epoch in st.epochs(2):
         sampler.set_epoch(epoch)
+        others.set_epoch(epoch)
+        other = iter(others)
         for users, items in st.prefetch(loader, ids_of):
             die_once(made)
-            loss = (factors(users, items) - 1.0).square().mean()
+            # Another sampler, which nothing draws ahead, and another prefetch in the loop.
+            weight = float(next(other))
+            assert len(list(st.prefetch([(users, items)] * 3, ids_of))) == 3
+            loss = (factors(users, items) - weight).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             made += 1
+            used.append((int(items.sum()), weight))
     if os.environ["RANK"] == "0":
         ids = np.arange(IDS)
-        np.savez(f"rows.{name}.npz", users=factors.users.table.lookup(ids), made=made)
+        np.savez(f"rows.{name}.npz", users=factors.users.table.lookup(ids), used=used)
 
 
 def look(*_):
