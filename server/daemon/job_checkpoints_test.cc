@@ -15,9 +15,9 @@
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/store.h"
-#include "server/shard/shard_rows.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/shard/shard_rows.h"
 
 namespace strata::server {
 
