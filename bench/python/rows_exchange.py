@@ -155,7 +155,7 @@ class Side:
             words += [f"--{field}", str(getattr(options, field))]
         if name != "mxnet":
             self.start([options.strata, "run", "-n", "1", "--servers", "1", "--mode", "async",
-                        "--runs", scratch, "--set", f"protection={options.protection}",
+                        "--runs", os.path.join(scratch, name), "--set", f"protection={options.protection}",
                         "--set", "rows.bytes_per_step=268435456", "--python", sys.executable]
                        + words)
         else:

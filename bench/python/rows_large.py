@@ -2,7 +2,7 @@
 costs.
 
 usage: rows_large.py STRATA [--gib 2] [--dim 16] [--servers 2] [--batch 100000] [--rows 10763]
-                     [--steps 400] [--every 200] [--json]
+                     [--steps 1000] [--every 500] [--json]
 
 Servers of one shard each, and one rank, on this machine; async, row-wise Adagrad. The rank trains
 each row of the table once, --batch at a time, and then makes --steps steps of --rows rows at
@@ -178,7 +178,7 @@ def main():
     parser.add_argument("strata", type=os.path.abspath)
     parser.add_argument("--gib", type=float, default=2)
     for field, default in (("dim", 16), ("servers", 2), ("batch", 100000), ("rows", 10763),
-                           ("steps", 400), ("every", 200)):
+                           ("steps", 1000), ("every", 500)):
         parser.add_argument(f"--{field}", type=int, default=default)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
