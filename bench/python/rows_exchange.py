@@ -154,10 +154,10 @@ class Side:
         for field in ("rows", "dim", "ids", "steps"):
             words += [f"--{field}", str(getattr(options, field))]
         if name != "mxnet":
+            runs, safe = os.path.join(scratch, name), f"protection={options.protection}"
             self.start([options.strata, "run", "-n", "1", "--servers", "1", "--mode", "async",
-                        "--runs", os.path.join(scratch, name), "--set", f"protection={options.protection}",
-                        "--set", "rows.bytes_per_step=268435456", "--python", sys.executable]
-                       + words)
+                        "--runs", runs, "--set", safe, "--set", "rows.bytes_per_step=268435456",
+                        "--python", sys.executable] + words)
         else:
             hosts = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(free_port()),
                      "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1", "DMLC_INTERFACE": "lo"}
