@@ -75,7 +75,7 @@ void RowsCuts::OnClock(size_t index, uint64_t clock, uint64_t version,
 void RowsCuts::Add(std::optional<Open>* copy, uint64_t clock, size_t index,
                    const BucketImage& image) const {
   if (!*copy) {
-    copy->emplace();
+    copy->emplace(Open{});
     (*copy)->clock = clock;
     (*copy)->buckets.resize(plan_.buckets.size());
   }
