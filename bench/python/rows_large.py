@@ -31,7 +31,7 @@ from cluster import Cluster, fail, resident  # noqa: E402
 GIB = 1 << 30
 MARK = "rows_large: "  # before the rank's result
 SEEN = 1000  # rows that are looked at
-# What a server takes without a job, page tables, and heap that is not returned.
+# Allowed above the bound: the server's own memory, page tables, and heap that is not returned.
 TOLERANCE_BYTES = 64 << 20
 TOLERANCE_SHARE = 0.02
 

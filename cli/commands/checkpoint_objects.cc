@@ -213,34 +213,39 @@ class Checker {
                    absl::StrFormat("is of %d buckets, the job has %d", image->buckets, buckets));
     }
     std::vector<uint32_t> own;
-    for (const BucketImage& part : image->parts) own.push_back(part.bucket);
+    std::vector<bool> is_own(buckets);
+    for (const BucketImage& part : image->parts) {
+      own.push_back(part.bucket);
+      is_own[part.bucket] = true;
+    }
     if (own != object.buckets) return Wrong(path_, "has other buckets than its manifest says");
     buckets_.insert(own.begin(), own.end());
     pieces_[part.number][part.piece] = image->is_last;
+    const absl::StatusOr<std::vector<rows::TableSpec>> tables = rows::TablesOf(record_.layout());
+    if (!tables.ok()) return Wrong(path_, std::string(tables.status().message()));
     for (const TableRows& rows : image->tables) {
-      if (absl::Status status = CheckTable(rows, own, buckets); !status.ok()) return status;
+      if (absl::Status status = CheckTable(rows, *tables, is_own); !status.ok()) return status;
     }
     return taker_.on_rows ? taker_.on_rows(*image) : absl::OkStatus();
   }
 
-  absl::Status CheckTable(const TableRows& rows, const std::vector<uint32_t>& own,
-                          uint32_t buckets) const {
-    const absl::StatusOr<std::vector<rows::TableSpec>> tables = rows::TablesOf(record_.layout());
-    if (!tables.ok()) return Wrong(path_, std::string(tables.status().message()));
-    if (rows.table >= tables->size()) {
+  // `is_own` says of each bucket of the job whether the piece has its rows.
+  absl::Status CheckTable(const TableRows& rows, const std::vector<rows::TableSpec>& tables,
+                          const std::vector<bool>& is_own) const {
+    if (rows.table >= tables.size()) {
       return Wrong(path_, absl::StrFormat("has rows of table %d, the job %d tables", rows.table,
-                                          tables->size()));
+                                          tables.size()));
     }
-    const rows::TableSpec& spec = (*tables)[rows.table];
+    const rows::TableSpec& spec = tables[rows.table];
     if (rows.columns != spec.columns ||
         rows.state_columns != rows::StateColumns(spec.optimizer.kind, spec.columns)) {
       return Wrong(path_,
                    absl::StrFormat("table \"%s\": its rows are of other columns", spec.name));
     }
-    const auto bits = static_cast<uint32_t>(std::countr_zero(buckets));
+    const auto bits = static_cast<uint32_t>(std::countr_zero(is_own.size()));
     for (const uint64_t id : rows.ids) {
       const uint32_t bucket = rows::BucketOf(spec.seed, id, bits);
-      if (std::find(own.begin(), own.end(), bucket) != own.end()) continue;
+      if (is_own[bucket]) continue;
       return Wrong(path_,
                    absl::StrFormat("table \"%s\": id %d lies in bucket %d", spec.name, id, bucket));
     }

@@ -49,8 +49,9 @@ class PartWriter {
     std::string problem;              // why there is no content; empty: there is
     // Called on the writer's thread once the content is no longer in memory. May be null.
     std::function<void()> let_go;
-    // Of rows, which have several objects, told as one part once the last is in the store, or one
-    // could not be written: whether others follow, and the buckets that this one has rows of.
+    // Only a part of rows has several objects. The part is told once: when its last object is in
+    // the store, or when one could not be written. `goes_on` says that another object follows;
+    // `buckets` are those that this object has rows of.
     bool goes_on = false;
     std::vector<uint32_t> buckets;
     // Returns the object that follows; null: it comes with another call of Write.

@@ -56,7 +56,7 @@ struct TensorToSave {
   std::string name;
   std::vector<uint64_t> shape;
   absl::Span<const float> values;  // as many as the shape says
-  // Of another type than fp32: that, and the values' bytes in place of `values`.
+  // A tensor that is not fp32 has its type here, its values' bytes in `other`, and no `values`.
   std::string dtype = "F32";
   absl::Span<const char> other = {};
 

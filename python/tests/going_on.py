@@ -15,8 +15,9 @@ SCRIPT = "goes_on.py"
 STEPS = 30
 
 
-def checkpoints(folder: pathlib.Path, attempts: int = 3) -> tuple[str, ...]:
-    settings = [f'checkpoint={{dir: "{folder}/checkpoints" every_steps: 3}}']
+def checkpoints(folder: pathlib.Path, attempts: int = 3, every: int = 3) -> tuple[str, ...]:
+    """Options of a job that writes checkpoints, and goes on by itself."""
+    settings = [f'checkpoint={{dir: "{folder}/checkpoints" every_steps: {every}}}']
     settings += [f"restart={{attempts: {attempts}}}"] if attempts else []
     return tuple(word for setting in settings for word in ("--set", setting))
 

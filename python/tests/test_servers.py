@@ -13,6 +13,7 @@ import pytest
 import support
 import torch
 from forks import run_job, run_script
+from going_on import checkpoints
 from support import STRATA, error_lines, execute, must_finish
 
 MODES = ["ssp(2)", "async", "async_damped", "async_dc", "quorum(1)", "easgd", "significance"]
@@ -246,13 +247,6 @@ def test_each_push_of_rows_counts_once(
     assert result.out.count("each push counts once") == nodes * ranks_of_node
 
 
-def kept(folder: pathlib.Path, attempts: int = 2, every: int = 5) -> tuple[str, ...]:
-    """Options of a job that writes checkpoints, and goes on by itself."""
-    settings = [f'checkpoint={{dir: "{folder}/checkpoints" every_steps: {every}}}']
-    settings += [f"restart={{attempts: {attempts}}}"] if attempts else []
-    return tuple(word for setting in settings for word in ("--set", setting))
-
-
 def test_rows_go_on_from_a_checkpoint_with_the_bits_of_an_undisturbed_run(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -261,7 +255,7 @@ def test_rows_go_on_from_a_checkpoint_with_the_bits_of_an_undisturbed_run(
     how: dict[str, Any] = {"ranks": 4, "nodes": 2, "mode": "sync"}
     for name, servers, words, options in (
         ("undisturbed", 2, (), ()),
-        ("died", 2, ("die",), kept(tmp_path)),
+        ("died", 2, ("die",), checkpoints(tmp_path, attempts=2, every=5)),
     ):
         words = ("shared", name, *words)
         result = must_finish(
@@ -296,7 +290,7 @@ def test_batches_that_were_fetched_ahead_have_their_turn_after_a_restart(
     words = ("sampled", "undisturbed")
     must_finish(run_job(tmp_path, "rows.py", *words, options=options, **how))
     words = ("sampled", "died", "die")
-    options = (*options, *kept(tmp_path, every=every))
+    options = (*options, *checkpoints(tmp_path, attempts=2, every=every))
     result = must_finish(run_job(tmp_path, "rows.py", *words, options=options, **how))
     assert "goes on after it failed" in result.out
     undisturbed, died = (np.load(tmp_path / f"rows.{name}.npz") for name in ("undisturbed", "died"))
@@ -331,7 +325,8 @@ def test_each_push_of_rows_counts_once_though_a_rank_dies(
 ) -> None:
     how: dict[str, Any] = {"ranks": 2, "nodes": 2, "servers": 2, "mode": mode}
     words = ("counts", "2", "1", mode, "die")
-    result = must_finish(run_job(tmp_path, "rows.py", *words, options=kept(tmp_path), **how))
+    options = checkpoints(tmp_path, attempts=2, every=5)
+    result = must_finish(run_job(tmp_path, "rows.py", *words, options=options, **how))
     assert "goes on after it failed" in result.out
     assert result.out.count("each push counts once") == 2
 

@@ -86,7 +86,7 @@ class JobCheckpoints {
   const Calls calls_;
   absl::Mutex mutex_;
   std::map<JobId, Writer> writers_ ABSL_GUARDED_BY(mutex_);
-  // Those of jobs that have ended here.
+  // Writers of jobs that have ended here, kept until their last object is written.
   std::vector<std::pair<JobId, std::unique_ptr<PartWriter>>> finishing_ ABSL_GUARDED_BY(mutex_);
   std::map<JobId, std::unique_ptr<Reading>> readings_;  // the owner thread's
   std::vector<std::unique_ptr<Reading>> left_;          // of jobs that have ended

@@ -67,7 +67,7 @@ class RowsCuts {
   std::vector<RowsPiece> Take() { return std::exchange(pieces_, {}); }
   // For tables that change no more: whether copies are not given out yet, and the next piece, which
   // is not held.
-  bool has_rest() const { return IsThere(open_) || (!open_ && IsThere(waiting_)); }
+  bool has_rest() const { return IsThere(open_); }
   std::optional<RowsPiece> TakeRest();
   // Returns the bytes of copies of changed rows, and of pieces that are not written.
   size_t bytes() const;

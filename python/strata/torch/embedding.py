@@ -329,9 +329,9 @@ def prefetch(
     the job's `rows.lookahead` above 1, of the batch so many before.
 
     `ids` returns the ids of a batch by the table's name. One batch is one step. Batches are drawn
-    so many steps before their turn; a checkpoint has the position of those that had it, and what a
-    batch draws at random in this process is drawn anew. Raises `errors.InvalidArgument` naming a
-    table that is not trained.
+    so many steps before their turn. A checkpoint has the position of the batches that had their
+    turn. A resumed job draws the others again, with new random numbers where a batch uses this
+    process's. Raises `errors.InvalidArgument` naming a table that is not trained.
     """
     held: collections.deque[Batch] = collections.deque()
     drawn = course.begin_ahead()

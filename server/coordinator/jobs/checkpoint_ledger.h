@@ -38,7 +38,7 @@ class CheckpointLedger {
 
   struct Whole {
     uint64_t clock = 0;
-    // Of shards, nodes, ranks and rows of shards, each by number.
+    // The objects of shards, nodes, ranks and rows. Each kind is in the order of its numbers.
     std::vector<proto::CheckpointObject> objects;
   };
   // Returns the next checkpoint whose manifest must be written; none while another manifest is

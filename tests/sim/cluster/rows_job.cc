@@ -155,14 +155,14 @@ class RowsWorld {
     Expect(shard.EndInstall(JobId(7)));
   }
 
-  // All processes die, and begin anew with the newest whole checkpoint, or from the start.
+  // All processes die. The new ones load the newest whole checkpoint, or start from nothing.
   void Die() {
     --deaths_left_;
     CountPrefetched();
     const std::pair<const uint64_t, Saved>* const from = NewestWhole();
     outcome_.goes_on += from != nullptr;
     Forget(from);
-    // What was being written is not.
+    // Objects that were being written are lost.
     unwritten_.clear();
     const uint64_t clock = from == nullptr ? 0 : from->first;
     std::erase_if(saved_, [&](const auto& saved) { return saved.first > clock; });
@@ -356,7 +356,7 @@ class RowsWorld {
             is_sync_ ? 0.1f * static_cast<float>(1 + Draw(1000)) : static_cast<float>(1 + n);
         const std::vector<float> sums(node.ids.size(), sum);
         for (const uint64_t id : node.ids) {
-          // What the checkpoint has of this clock counts, and not this.
+          // A gradient that the checkpoint already has counts once, so this one does not.
           if (!IsApplied(id, n, node.step)) pushed_[{node.step, id}][n] = sum;
         }
         std::vector<wire::RowsSection> pushed;

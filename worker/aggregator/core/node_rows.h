@@ -52,7 +52,7 @@ class NodeRows {
   // Returns false if the request has to wait.
   absl::StatusOr<bool> Take(uint32_t local_rank, absl::Time now, CoreActions* actions);
   absl::Status TakeGradients(uint32_t local_rank, uint32_t table, uint32_t rows);
-  // What does not fit is not fetched.
+  // Ids that do not fit are not fetched ahead.
   void TakeWants(uint32_t local_rank, uint32_t table, uint32_t rows);
   // Returns the ids of a table that any rank wants, ascending, each once.
   std::vector<uint64_t> WantedOf(uint32_t table) const;
